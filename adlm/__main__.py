@@ -1,0 +1,7 @@
+"""`python -m adlm` and `torchrun -m adlm`."""
+
+import sys
+
+from adlm.cli import main
+
+sys.exit(main())

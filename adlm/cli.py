@@ -1,0 +1,168 @@
+"""The command line: a dictionary of sub-commands, each a plain typed function.
+
+A function's parameters and docstring become its options and help. A parameter `config: Config`
+becomes the fields of a configuration (`--model.width 256`) on top of the recipe's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import os
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from adlm.errors import UserError, nearest
+
+# name -> (where its function is, what it does)
+COMMANDS = {
+    "quickstart": ("quickstart:start", "train small models on the default corpus and compare them"),
+    "train": ("train:start", "train a recipe into a folder; resumable"),
+    "eval likelihood": ("likelihood:start", "perplexity of text, with its standard error"),
+    "plan": ("plan:start", "what a recipe needs: parameters, FLOPs, memory, hours"),
+    "doctor": ("doctor:start", "what this machine has"),
+    "recipes": ("recipes:start", "list the recipes"),
+}
+
+SHORT = {"--data": "--data.name", "--compile": "--train.compile"}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command; bad input is one sentence and exit code 2."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        name = find(words)
+        if name is None:
+            print(overview())
+            return 0
+        return run(load(name), name, words[len(name.split()) :])
+    except UserError as error:
+        print(f"adlm: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("adlm: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def find(words: list[str]) -> str | None:
+    """The command that the words begin with; None where help is asked for."""
+    if not words or words[0] in ("-h", "--help", "help"):
+        return None
+    for count in (2, 1):
+        if " ".join(words[:count]) in COMMANDS:
+            return " ".join(words[:count])
+    groups = [c.split()[1] for c in COMMANDS if c.startswith(words[0] + " ")]
+    if groups:
+        given = words[1] if len(words) > 1 else ""
+        raise UserError(f"'adlm {words[0]}' needs a second word{nearest(given, groups)}")
+    raise UserError(f"there is no command '{words[0]}'{nearest(words[0], COMMANDS)}")
+
+
+def load(name: str) -> Callable[..., Any]:
+    module, function = COMMANDS[name][0].split(":")
+    return getattr(importlib.import_module(f"adlm.commands.{module}"), function)
+
+
+def overview() -> str:
+    """What `adlm` alone prints."""
+    lines = ["adlm: anchored language models. Train, evaluate and study them.", ""]
+    lines += [f"  adlm {name:<18}{summary}" for name, (_, summary) in COMMANDS.items()]
+    return "\n".join([*lines, "", "adlm COMMAND --help tells the options of each."])
+
+
+def run(function: Callable[..., Any], name: str, words: list[str]) -> int:
+    """Parse the words by the function's signature and call it."""
+    from jsonargparse import ArgumentParser, Namespace
+
+    signature = inspect.signature(function).parameters
+    own = [p for p in signature if p != "config"]
+    needed = [p.upper() for p in own if signature[p].default is inspect.Parameter.empty]
+    parser = ArgumentParser(
+        prog=f"adlm {name}",
+        usage=" ".join(["adlm", name, *needed, "[--option value ...]"]),
+        description=(inspect.getdoc(function) or "").split("\n\n")[0],
+        exit_on_error=False,
+    )
+    parser.add_function_arguments(
+        function, skip={"config"}, as_positional=True, fail_untyped=False, sub_configs=False
+    )
+    configured = "config" in signature
+    words = [re.sub(r"^--(\w+)(?=$|=)", lambda m: SHORT.get(m[0], m[0]), w) for w in words]
+    if configured:
+        add_config(parser, words)
+    for action in parser._actions:
+        if action.metavar == "CONFIG":  # a whole section from a file: not offered
+            action.help = argparse.SUPPRESS
+    words = spell_out(words, parser)
+    try:
+        values = parser.parse_args(words)
+        made: Namespace = parser.instantiate(values)
+    except argparse.ArgumentError as error:
+        raise UserError(sentence(str(error), parser, words)) from None
+    arguments = {key: made[key] for key in own}
+    if configured:
+        from adlm.config import Config
+
+        arguments["config"] = Config(**{k: v for k, v in vars(made).items() if k not in own})
+    return function(**arguments) or 0
+
+
+def spell_out(words: list[str], parser: Any) -> list[str]:
+    """A bare switch such as --resume becomes --resume=true."""
+    switches = {
+        option
+        for action in parser._actions
+        for option in action.option_strings
+        if action.metavar == "{true,false}" or getattr(action, "_typehint", None) is bool
+    }
+    out = []
+    for word, following in zip(words, [*words[1:], "--"], strict=False):
+        bare = word in switches and following.lower() not in ("true", "false")
+        out.append(f"{word}=true" if bare else word)
+    return out
+
+
+def add_config(parser: Any, words: list[str]) -> None:
+    """The fields of a configuration, with the recipe's values as defaults."""
+    from adlm.config import Config, to_dict
+    from adlm.recipes import recipe
+
+    first = argparse.ArgumentParser(add_help=False)
+    first.add_argument("recipe", nargs="?")
+    first.add_argument("--size")
+    known, _ = first.parse_known_args([w for w in words if w not in ("-h", "--help")])
+    helping = "-h" in words or "--help" in words
+    base = recipe(known.recipe or "laptop-mdlm", known.size) if known.recipe or helping else Config()
+    parser.add_class_arguments(Config, sub_configs=False)
+    values = to_dict(base)
+    values["optim"]["betas"] = base.optim.betas
+    parser.set_defaults(values)
+
+
+def sentence(message: str, parser: Any, words: list[str]) -> str:
+    """One sentence out of the parser's message, with the nearest option where one is unknown."""
+    unknown = re.search(r"unrecognized arguments: (\S+)", message)
+    if unknown:
+        option = unknown.group(1).split("=")[0]
+        if not option.startswith("-"):
+            return f"'{option}' is one argument too many"
+        options = [o for a in parser._actions for o in a.option_strings if o.startswith("--")]
+        return f"there is no option {option}{nearest(option, options)}"
+    key = re.search(r'[Kk]ey "([^"]+)"', message)
+    flat = " ".join(message.split())
+    wrong = re.search(r"Expected an? (.+?)\. Got value: (.*)$", flat)
+    if key and wrong:
+        kind = re.sub(r"<class '(.+?)'>|typing\.", r"\1", wrong.group(1))
+        kind = re.sub(r"^Literal\[(.*)\]$", r"one of \1", kind)
+        return f"{key.group(1)} must be {kind}, found {wrong.group(2)!r}"
+    return flat
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The sub-commands of `adlm`, one plain function a file."""

@@ -1,0 +1,243 @@
+"""A run's whole configuration: frozen dataclasses, checked when made, stored as JSON.
+
+Field descriptions become `--help`; a value out of range is one sentence that names the field.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from adlm.errors import UserError
+from adlm.nn.config import TrunkConfig
+
+
+def check(ok: bool, name: str, value: object, right: str) -> None:
+    """Raise a sentence on field `name` unless ok."""
+    if not ok:
+        raise UserError(f"{name} must be {right}, found {value!r}")
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """What is read, and how it becomes rows of tokens.
+
+    Attributes:
+        name: A named set (sotu, lm1b, wikitext-2, ...), a file or folder, or hf:NAME.
+        dir: Folder that holds the named sets' files; the variable ADLM_DATA by default.
+        field: Name of the text field in jsonl, csv, parquet and hf data.
+        tokenizer: byte, bpe:SIZE (trained on the train split), gpt2, bert, or a tokenizer.json.
+        length: Tokens in a row, L.
+        packing: wrap joins documents end to end; document starts a new row with each.
+        attend: row lets all of a row's tokens see each other; document only those of one document.
+        workers: Threads that tokenise; 0 = all cores. Never changes the result.
+    """
+
+    name: str = "sotu"
+    dir: str | None = None
+    field: str = "text"
+    tokenizer: str = "bpe:1024"
+    length: int = 64
+    packing: Literal["wrap", "document"] = "wrap"
+    attend: Literal["row", "document"] = "row"
+    workers: int = 0
+
+    def __post_init__(self) -> None:
+        check(self.length >= 2, "data.length", self.length, "at least 2")
+        check(self.workers >= 0, "data.workers", self.workers, "0 (all cores) or more")
+
+
+@dataclass(frozen=True)
+class ModelConfig(TrunkConfig):
+    """The network.
+
+    Attributes:
+        tied: Share the input embedding with the output head.
+    """
+
+    tied: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("width", "blocks", "heads", "mlp"):
+            check(getattr(self, name) >= 1, f"model.{name}", getattr(self, name), "at least 1")
+        fits = self.width % self.heads == 0 and self.width // self.heads % 2 == 0
+        check(fits, "model.heads", self.heads, f"a divisor of width {self.width} into even parts")
+        check(self.conv == 0 or self.conv % 2 == 1, "model.conv", self.conv, "0 or an odd number")
+        check(self.conv >= 0, "model.conv", self.conv, "0 or an odd number")
+        check(self.time >= 0, "model.time", self.time, "0 (no time modulation) or more")
+        check(0 <= self.dropout < 1, "model.dropout", self.dropout, "in [0, 1)")
+
+
+@dataclass(frozen=True)
+class ProcessConfig:
+    """The forward process of a diffusion objective.
+
+    Attributes:
+        schedule: Noise schedule alpha_t: log-linear, cosine, polynomial or polynomial:POWER.
+        masking: exact-k (same bound, less variance) or bernoulli (the published code's).
+        times: How the times of a batch are drawn: stratified, antithetic or uniform.
+        steps: Discrete time steps T; 0 = continuous time.
+        eps: Smallest time that bernoulli masking draws.
+        conditioned: Let the denoiser see the noise level (needs model.time).
+    """
+
+    schedule: str = "log-linear"
+    masking: str = "exact-k"
+    times: str = "stratified"
+    steps: int = 0
+    eps: float = 0.0
+    conditioned: bool = False
+
+    def __post_init__(self) -> None:
+        check(self.steps >= 0, "process.steps", self.steps, "0 (continuous time) or more")
+        check(0 <= self.eps < 1, "process.eps", self.eps, "in [0, 1)")
+
+
+@dataclass(frozen=True)
+class OptimConfig:
+    """The optimiser.
+
+    Attributes:
+        name: adamw, or muon: Muon for the trunk's matrices and AdamW for the rest.
+        lr: AdamW's learning rate.
+        muon_lr: Muon's learning rate.
+        betas: AdamW's decay rates.
+        weight_decay: Decoupled weight decay of the matrices.
+        warmup: Steps of linear warm-up.
+        decay: What follows: constant, cosine to zero, or linear to zero over the last part.
+        decay_share: The share of all steps that a linear decay takes.
+        clip: Largest gradient norm; 0 = no clipping.
+        ema: Decay of the averaged weights that evaluation uses; 0 = none.
+    """
+
+    name: Literal["adamw", "muon"] = "muon"
+    lr: float = 3e-3
+    muon_lr: float = 0.02
+    betas: tuple[float, float] = (0.9, 0.95)
+    weight_decay: float = 0.0
+    warmup: int = 30
+    decay: Literal["constant", "cosine", "linear"] = "linear"
+    decay_share: float = 0.4
+    clip: float = 1.0
+    ema: float = 0.0
+
+    def __post_init__(self) -> None:
+        check(self.lr > 0, "optim.lr", self.lr, "above 0")
+        check(self.muon_lr > 0, "optim.muon_lr", self.muon_lr, "above 0")
+        check(all(0 <= b < 1 for b in self.betas), "optim.betas", self.betas, "two in [0, 1)")
+        check(self.weight_decay >= 0, "optim.weight_decay", self.weight_decay, "0 or more")
+        check(self.warmup >= 0, "optim.warmup", self.warmup, "0 or more")
+        check(0 < self.decay_share <= 1, "optim.decay_share", self.decay_share, "in (0, 1]")
+        check(self.clip >= 0, "optim.clip", self.clip, "0 or more")
+        check(0 <= self.ema < 1, "optim.ema", self.ema, "in [0, 1)")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """The run.
+
+    Attributes:
+        steps: Optimiser steps.
+        batch: Rows in a step, over all processes.
+        micro: Rows that one process holds at once; 0 = all of its share.
+        seed: Seed of weights, order and noise.
+        precision: auto (bf16 where this machine is fast at it), bf16 or fp32.
+        compile: Compile the trunk with torch.compile.
+        device: auto, cpu, cuda or cuda:N.
+        log_every: Steps between lines of metrics.
+        eval_every: Steps between evaluations on the valid split; 0 = only at the end.
+        eval_rows: Rows that such an evaluation scores.
+        save_every: Steps between checkpoints; 0 = only at the end.
+        keep: How many of the newest checkpoints stay.
+        tensorboard: Write TensorBoard events too.
+    """
+
+    steps: int = 1000
+    batch: int = 64
+    micro: int = 0
+    seed: int = 0
+    precision: Literal["auto", "bf16", "fp32"] = "auto"
+    compile: bool = False
+    device: str = "auto"
+    log_every: int = 10
+    eval_every: int = 0
+    eval_rows: int = 256
+    save_every: int = 0
+    keep: int = 2
+    tensorboard: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch", "log_every", "eval_rows", "keep"):
+            check(getattr(self, name) >= 1, f"train.{name}", getattr(self, name), "at least 1")
+        for name in ("micro", "eval_every", "save_every", "seed"):
+            check(getattr(self, name) >= 0, f"train.{name}", getattr(self, name), "0 or more")
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that determines a run.
+
+    Attributes:
+        objective: What is trained: ar or mdlm.
+        data: What is read.
+        model: The network.
+        process: The forward process.
+        optim: The optimiser.
+        train: The run.
+    """
+
+    objective: str = "mdlm"
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    process: ProcessConfig = field(default_factory=ProcessConfig)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+    def __post_init__(self) -> None:
+        if self.process.conditioned and not self.model.time:
+            raise UserError("process.conditioned needs model.time above 0, found 0")
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """A dataclass as plain JSON types."""
+    return json.loads(json.dumps(dataclasses.asdict(config)))
+
+
+def from_dict(values: dict[str, Any], cls: type = Config, where: str = "config") -> Any:
+    """The inverse of `to_dict`; an unknown or missing section is one sentence.
+
+    Example:
+        >>> from_dict(to_dict(Config(objective="ar"))) == Config(objective="ar")
+        True
+    """
+    hints = {f.name: f for f in dataclasses.fields(cls)}
+    unknown = sorted(set(values) - set(hints))
+    if unknown:
+        raise UserError(f"{where} has a field '{unknown[0]}' that this version does not know")
+    made: dict[str, Any] = {}
+    for name, value in values.items():
+        default = hints[name].default_factory
+        if dataclasses.is_dataclass(default):
+            made[name] = from_dict(value, default, f"{where}.{name}")  # type: ignore[arg-type]
+        else:
+            made[name] = tuple(value) if isinstance(value, list) else value
+    return cls(**made)
+
+
+def differences(a: dict[str, Any], b: dict[str, Any], prefix: str = "") -> list[str]:
+    """Dotted names of the fields in which two configurations differ.
+
+    Example:
+        >>> differences({"x": 1, "y": {"z": 2}}, {"x": 1, "y": {"z": 3}})
+        ['y.z']
+    """
+    out = []
+    for key in sorted(set(a) | set(b)):
+        left, right = a.get(key), b.get(key)
+        if isinstance(left, dict) and isinstance(right, dict):
+            out += differences(left, right, f"{prefix}{key}.")
+        elif left != right:
+            out.append(f"{prefix}{key}")
+    return out

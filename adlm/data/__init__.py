@@ -1,0 +1,1 @@
+"""From raw text to rows of tokens: vocab, sources, detokenize, cache, pack, loader."""

@@ -1,0 +1,61 @@
+"""The whole way from a data configuration to rows: source -> vocab -> store -> rows."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from adlm.config import DataConfig
+from adlm.data import cache, vocab
+from adlm.data.pack import Rows, pack
+from adlm.data.sources import data_dirs, open_source
+from adlm.data.vocab import Vocab
+from adlm.errors import UserError, nearest
+
+
+def open_vocab(config: DataConfig) -> Vocab:
+    """The vocabulary that a configuration names; a trained one is trained on the train split."""
+    spec = config.tokenizer
+    name, _, argument = spec.partition(":")
+    if spec == "byte":
+        return vocab.byte_vocab()
+    if spec == "gpt2":
+        return vocab.gpt2_vocab(data_dirs(config))
+    if spec == "bert":
+        return vocab.bert_vocab(data_dirs(config))
+    if name == "bpe":
+        if not argument.isdigit():
+            raise UserError(f"data.tokenizer '{spec}' must give a size, such as bpe:1024")
+        return _trained(config, int(argument))
+    path = Path(spec).expanduser()
+    if path.exists() or os.sep in spec or path.suffix:
+        return vocab.file_vocab(path)
+    raise UserError(
+        f"there is no tokenizer '{spec}'{nearest(spec, ['byte', 'bpe:SIZE', 'gpt2', 'bert'])}"
+    )
+
+
+def _trained(config: DataConfig, size: int) -> Vocab:
+    """Train a BPE once per content and size; kept as a tokenizer.json in the cache."""
+    source = open_source(config, "train")
+    key = hashlib.sha256(f"{cache.VERSION} {source.fingerprint} {size}".encode()).hexdigest()[:32]
+    home = cache.folder() / "bpe" / f"{key}.json"
+    with cache.locked(home):
+        if not home.is_file():
+            made = vocab.train_bpe(source.documents(), size)
+            part = home.with_suffix(".tmp")
+            part.write_text(made.tokenizer.to_str(), encoding="utf-8")
+            part.replace(home)
+    return vocab.file_vocab(home)
+
+
+def open_rows(config: DataConfig, split: str, words: Vocab) -> Rows:
+    """The rows of one split."""
+    store = cache.load(open_source(config, split), words, config.workers)
+    if split == "train" and len(store.tokens) < config.length:
+        raise UserError(
+            f"data.length {config.length} is larger than the train split of {config.name}, "
+            f"which has {len(store.tokens)} tokens"
+        )
+    return pack(store, words, config.length, config.packing, config.attend)

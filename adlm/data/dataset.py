@@ -1,0 +1,41 @@
+"""What a named data set declares: its files, its place on the hub, and how to read both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from adlm.data.detokenize import none
+
+SPLITS = ("train", "valid", "test")
+
+
+def split_of(index: int) -> str:
+    """The fixed rule for data without splits of its own: of every ten documents the ninth is for
+    validation and the tenth for the test.
+
+    Example:
+        >>> [split_of(i) for i in (0, 7, 8, 9, 18)]
+        ['train', 'train', 'valid', 'test', 'valid']
+    """
+    return {8: "valid", 9: "test"}.get(index % 10, "train")
+
+
+def only(split: str, documents: Iterator[str]) -> Iterator[str]:
+    """The documents of one split by the fixed rule."""
+    return (text for i, text in enumerate(documents) if split_of(i) == split)
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A named set. Files are looked for in the data folder, then the set is asked of the hub."""
+
+    files: dict[str, tuple[str, ...]]  # split -> file names, the first that exists is read
+    read: Callable[[Path, str], Iterator[str]]  # (file, split) -> raw documents
+    detokenize: Callable[[str], str] = none
+    hub: tuple[str, str | None] | None = None  # (name, configuration)
+    hub_splits: dict[str, str] = field(default_factory=dict)
+    hub_text: Callable[[dict[str, Any]], str] = lambda record: record["text"]
+    package: str | None = None  # an installed package that carries the files

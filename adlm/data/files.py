@@ -1,0 +1,112 @@
+"""Documents in files: txt, jsonl, json, csv, parquet. Everything streams; nothing is held whole."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from adlm.errors import UserError, need
+
+FORMATS = (".txt", ".jsonl", ".csv", ".parquet")
+PIECE = 1 << 16  # a longer plain-text file is read as several documents of about this many bytes
+PIECES = 40  # a shorter one as about so many, so that each split gets some
+
+
+def open_text(path: Path) -> IO[str]:
+    """A text file, plain or gzipped, as UTF-8; a file that is not text is one sentence."""
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8", newline="")
+    return path.open(encoding="utf-8", newline="")
+
+
+def lines(path: Path) -> Iterator[str]:
+    """The lines of a text file without their line ends."""
+    with open_text(path) as file:
+        try:
+            for line in file:
+                if "\0" in line:
+                    raise UserError(f"{path} is not a text file: it has NUL bytes")
+                yield line.rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise UserError(f"{path} is not UTF-8 text (byte {error.start}: {error.reason})") from None
+
+
+def pieces(path: Path) -> Iterator[str]:
+    """A plain-text file as documents, cut at line ends, by a rule that looks at nothing else."""
+    limit = min(PIECE, max(1, path.stat().st_size // PIECES))
+    held: list[str] = []
+    size = 0
+    for line in lines(path):
+        held.append(line)
+        size += len(line.encode()) + 1
+        if size >= limit:
+            yield "\n".join(held)
+            held, size = [], 0
+    if held:
+        yield "\n".join(held)
+
+
+def jsonl(path: Path, field: str = "text") -> Iterator[str]:
+    """The text field of each line; a list of sentences is joined by spaces."""
+    for number, line in enumerate(lines(path), 1):
+        if line.strip():
+            try:
+                record = json.loads(line)
+            except ValueError as error:
+                raise UserError(f"{path} line {number} is not JSON ({error})") from None
+            yield text_of(record, field, f"{path} line {number}")
+
+
+def csv_rows(path: Path, field: str = "text") -> Iterator[str]:
+    """The text column of a csv file with a header line."""
+    csv.field_size_limit(1 << 30)
+    reader = csv.DictReader(line + "\n" for line in lines(path))
+    for number, record in enumerate(reader, 2):
+        yield text_of(record, field, f"{path} line {number}")
+
+
+def parquet(path: Path, field: str = "text") -> Iterator[str]:
+    """The text column of a parquet file, batch by batch."""
+    try:
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise need("pyarrow", "data", "reading parquet") from None
+    try:
+        file = pq.ParquetFile(path)
+    except Exception as error:
+        raise UserError(f"{path} is not a parquet file ({error})") from None
+    if field not in file.schema_arrow.names:
+        raise no_field(field, file.schema_arrow.names, str(path))
+    for batch in file.iter_batches(columns=[field], batch_size=1024):
+        yield from (str(v) for v in batch.column(0).to_pylist() if v is not None)
+
+
+def text_of(record: object, field: str, where: str) -> str:
+    """The text field of a record."""
+    if not isinstance(record, dict):
+        raise UserError(f"{where} is not an object with a field '{field}'")
+    if record.get(field) is None:
+        raise no_field(field, [str(k) for k in record], where)
+    value = record[field]
+    return " ".join(str(v) for v in value) if isinstance(value, list) else str(value)
+
+
+def no_field(field: str, fields: list[str], where: str) -> UserError:
+    found = ", ".join(fields[:8])
+    return UserError(f"{where} has no text field '{field}' (it has {found}); name it: --data.field")
+
+
+def read(path: Path, field: str = "text") -> Iterator[str]:
+    """The documents of one file, by its ending; unknown endings are read as plain text."""
+    kind = path.suffixes[-2] if path.suffix == ".gz" and len(path.suffixes) > 1 else path.suffix
+    if kind == ".jsonl":
+        return jsonl(path, field)
+    if kind == ".csv":
+        return csv_rows(path, field)
+    if kind == ".parquet":
+        return parquet(path, field)
+    return pieces(path)

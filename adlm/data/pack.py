@@ -1,0 +1,77 @@
+"""Rows of L tokens as views of a token store.
+
+    wrap      documents end to end, cut every L tokens; the last row is shorter
+    document  each document starts a new row; a long one goes on in the next rows
+
+No token is dropped in either: a shorter row is padded, and padding is neither seen nor scored.
+Nothing here knows of workers, so rows cannot depend on them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from adlm.data.cache import TokenStore
+from adlm.data.vocab import Vocab
+from adlm.errors import UserError
+from adlm.types import Batch
+
+
+@dataclass(frozen=True)
+class Rows:
+    """N rows of at most `length` tokens."""
+
+    store: TokenStore
+    start: np.ndarray  # (N,) int64 first token of each row
+    count: np.ndarray  # (N,) int64 tokens in each row, <= length
+    length: int
+    pad: int
+    eos: int
+    by_document: bool  # may tokens see only their own document?
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def batch(self, index: np.ndarray) -> Batch:
+        """The rows `index`: (B,) as a batch."""
+        offset = np.arange(self.length)
+        valid = offset < self.count[index, None]  # (B, L)
+        place = np.where(valid, self.start[index, None] + offset, 0)
+        x = np.where(valid, self.store.tokens[place].astype(np.int64), self.pad)
+        segment = torch.from_numpy(self._segments(x, valid)) if self.by_document else None
+        return Batch(torch.from_numpy(x), torch.from_numpy(valid), segment)
+
+    def _segments(self, x: np.ndarray, valid: np.ndarray) -> np.ndarray:
+        """(B, L) number of the document within the row: it grows after each EOS; -1 = padding."""
+        ended = np.cumsum(x == self.eos, axis=1)
+        before = np.concatenate((np.zeros_like(ended[:, :1]), ended[:, :-1]), axis=1)
+        return np.where(valid, before, -1)
+
+
+def pack(store: TokenStore, vocab: Vocab, length: int, packing: str, attend: str = "row") -> Rows:
+    """Cut a store into rows.
+
+    Example:
+        >>> from adlm.data.vocab import byte_vocab
+        >>> store = TokenStore(np.arange(5), np.array([2, 5]), 0, "")
+        >>> pack(store, byte_vocab(), 4, "wrap").count.tolist()
+        [4, 1]
+        >>> pack(store, byte_vocab(), 4, "document").count.tolist()
+        [2, 3]
+    """
+    total = len(store.tokens)
+    if packing == "wrap":
+        start = np.arange(0, total, length, dtype=np.int64)
+        count = np.minimum(length, total - start)
+    elif packing == "document":
+        begins = np.concatenate(([0], store.ends[:-1]))
+        rows = -(-(store.ends - begins) // length)  # (documents,) rows of each
+        nth = np.arange(rows.sum()) - np.repeat(np.cumsum(rows) - rows, rows)
+        start = np.repeat(begins, rows) + nth * length
+        count = np.minimum(length, np.repeat(store.ends, rows) - start)
+    else:
+        raise UserError(f"data.packing must be wrap or document, found '{packing}'")
+    return Rows(store, start, count, length, vocab.pad, vocab.eos, attend == "document")

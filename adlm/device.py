@@ -1,0 +1,76 @@
+"""Where the numbers are computed and how precisely; every result file says both."""
+
+from __future__ import annotations
+
+import os
+import platform
+from contextlib import AbstractContextManager
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from adlm.errors import UserError
+
+
+def pick(name: str = "auto") -> str:
+    """'auto' -> the GPU of this process where there is one, else the CPU."""
+    if name == "auto":
+        if torch.cuda.is_available():
+            return f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+        return "cpu"
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise UserError(f"device '{name}' was asked for, but this machine has no usable GPU")
+    if name != "cpu" and not name.startswith("cuda"):
+        raise UserError(f"device must be auto, cpu, cuda or cuda:N, found '{name}'")
+    return name
+
+
+def fast_bf16(device: str) -> bool:
+    """Has this machine bf16 matrix units (CUDA from Ampere on, AMX, AVX512-BF16)?"""
+    if device.startswith("cuda"):
+        return torch.cuda.get_device_capability(device)[0] >= 8
+    features = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
+    return bool(features.get("avx512_bf16") or features.get("amx_bf16"))
+
+
+def precision(name: str, device: str) -> str:
+    """'auto' -> bf16 or fp32."""
+    return ("bf16" if fast_bf16(device) else "fp32") if name == "auto" else name
+
+
+def autocast(precision: str, device: str) -> AbstractContextManager[Any]:
+    """Matrix products in bf16 where so chosen; weights, norms and losses stay fp32."""
+    return torch.autocast(device.split(":")[0], torch.bfloat16, enabled=precision == "bf16")
+
+
+def machine(device: str = "cpu") -> dict[str, Any]:
+    """What a result file says of the machine."""
+    return {
+        "cpu": cpu_name(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name(device) if device.startswith("cuda") else None,
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "adlm": version(),
+    }
+
+
+def version() -> str:
+    try:
+        return metadata.version("adlm")
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

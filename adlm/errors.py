@@ -1,0 +1,35 @@
+"""Errors that are the user's to mend: one sentence, no traceback."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """Bad input. The message says what was wrong, what was found and what would be right."""
+
+    exit_code = 2
+
+
+class RunStopped(UserError):
+    """The run itself went wrong (a NaN loss); what was computed so far is kept."""
+
+    exit_code = 1
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """'; did you mean X?' or the list of what there is.
+
+    Example:
+        >>> nearest("laptop-mdml", ["laptop-ar", "laptop-mdlm"])
+        "; did you mean 'laptop-mdlm'?"
+    """
+    names = sorted(known)
+    close = difflib.get_close_matches(word, names, n=1)
+    return f"; did you mean '{close[0]}'?" if close else f"; there is {', '.join(names)}"
+
+
+def need(module: str, extra: str, what: str) -> UserError:
+    """The error for an optional feature whose extra is not installed."""
+    return UserError(f"{what} needs the package '{module}': pip install 'adlm[{extra}]'")

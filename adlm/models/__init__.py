@@ -1,0 +1,1 @@
+"""Models: a vocabulary on both ends of the trunk."""

@@ -1,0 +1,66 @@
+"""Tokens -> trunk -> vocabulary: the plain model behind AR and MDLM."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from adlm.nn.cache import Cache
+from adlm.nn.config import TrunkConfig
+from adlm.nn.layout import Layout
+from adlm.nn.transformer import Trunk
+
+
+class Denoiser(nn.Module):
+    """Embedding, trunk and vocabulary head.
+
+    `hidden` and `head` are separate, so that objectives and samplers build logits only at the
+    positions where they need a number.
+
+    Example:
+        >>> model = Denoiser(11, TrunkConfig(width=8, blocks=1, heads=2), causal=False)
+        >>> import torch
+        >>> model.logits(torch.zeros(2, 5, dtype=torch.long)).shape
+        torch.Size([2, 5, 11])
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        trunk: TrunkConfig,
+        causal: bool,
+        max_length: int = 1024,
+        tied: bool = False,
+    ):
+        super().__init__()
+        self.trunk = Trunk(trunk, causal, max_length)
+        self.embed = nn.Embedding(vocab_size, trunk.width)
+        self.head = nn.Linear(trunk.width, vocab_size)
+        nn.init.normal_(self.embed.weight, std=0.02)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+        if tied:
+            self.head.weight = self.embed.weight
+
+    @property
+    def causal(self) -> bool:
+        return self.trunk.causal
+
+    def hidden(
+        self,
+        z: Tensor,
+        segment: Tensor | None = None,
+        sigma: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """z: (B, L) tokens, segment: (B, L) or None, sigma: (B,) or None -> (B, L, D)."""
+        return self.trunk(self.embed(z), Layout(self.causal, segment), sigma, cache)
+
+    def logits(
+        self,
+        z: Tensor,
+        segment: Tensor | None = None,
+        sigma: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """Raw logits at every position: (B, L, V)."""
+        return self.head(self.hidden(z, segment, sigma, cache))

@@ -1,0 +1,34 @@
+"""Checkpoint folder -> model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torch import Tensor
+
+from adlm.errors import UserError
+from adlm.models.denoiser import Denoiser
+from adlm.models.sizes import build
+from adlm.train.checkpoint import Checkpoint
+
+
+def load_model(saved: Checkpoint, device: str = "cpu") -> Denoiser:
+    """The network of a checkpoint with its (averaged) weights, ready for evaluation."""
+    model = build(saved.config, saved.vocab.size)
+    fill(model, saved.weights(), saved.path)
+    return model.to(device).eval()
+
+
+def fill(model: Denoiser, tensors: dict[str, Tensor], path: Path) -> None:
+    """Put the tensors into the model; a missing, foreign or misshapen one is one sentence."""
+    own = model.state_dict()
+    for name, tensor in own.items():
+        if name not in tensors:
+            raise UserError(f"{path} does not fit its configuration: it lacks the tensor {name}")
+        if tensors[name].shape != tensor.shape:
+            found, right = tuple(tensors[name].shape), tuple(tensor.shape)
+            raise UserError(f"{path}: the tensor {name} has shape {found} instead of {right}")
+    extra = sorted(set(tensors) - set(own))
+    if extra:
+        raise UserError(f"{path} does not fit its configuration: it has a tensor {extra[0]}")
+    model.load_state_dict(tensors)

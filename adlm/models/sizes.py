@@ -1,0 +1,105 @@
+"""The one dial: a size's name gives width, depth, heads, learning rates and batch.
+
+Also what a model costs: parameters, FLOPs a token, memory of a training step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from adlm.config import Config, ModelConfig
+from adlm.data.vocab import Vocab
+from adlm.errors import UserError, nearest
+from adlm.models.denoiser import Denoiser
+from adlm import registry
+
+
+@dataclass(frozen=True)
+class Size:
+    """What one position of the dial means."""
+
+    width: int
+    blocks: int
+    heads: int
+    lr: float  # AdamW's, where AdamW trains everything
+    muon_lr: float
+    batch: int  # rows in a step
+
+
+SIZES = {
+    "nano": Size(128, 6, 4, 3e-3, 0.02, 64),
+    "micro": Size(192, 6, 6, 2e-3, 0.02, 64),
+    "tiny": Size(256, 8, 8, 1e-3, 0.02, 128),
+    "small": Size(768, 12, 12, 3e-4, 0.01, 512),
+    "medium": Size(1024, 24, 16, 2e-4, 0.01, 512),
+}
+
+
+def resize(config: Config, name: str) -> Config:
+    """The configuration at another size of the dial.
+
+    Example:
+        >>> resize(Config(), "tiny").model.width
+        256
+    """
+    if name not in SIZES:
+        raise UserError(f"there is no size '{name}'{nearest(name, SIZES)}")
+    size = SIZES[name]
+    model = replace(config.model, width=size.width, blocks=size.blocks, heads=size.heads)
+    optim = replace(config.optim, lr=size.lr, muon_lr=size.muon_lr)
+    return replace(config, model=model, optim=optim, train=replace(config.train, batch=size.batch))
+
+
+def build(config: Config, vocab_size: int) -> Denoiser:
+    """The network of a configuration, freshly initialised."""
+    causal = registry.lookup("objective", config.objective).causal
+    return Denoiser(vocab_size, config.model, causal, config.data.length, config.model.tied)
+
+
+def build_for(config: Config, vocab: Vocab) -> Denoiser:
+    """The network for a vocabulary."""
+    return build(config, vocab.size)
+
+
+def parameters(config: Config, vocab_size: int) -> int:
+    """Number of weights, counted on a network that takes no memory.
+
+    Example:
+        >>> dit = ModelConfig(width=768, blocks=12, heads=12, time=128)
+        >>> parameters(Config(model=dit), 50258)  # MDLM small, as published
+        169627218
+    """
+    with torch.device("meta"):
+        model = build(config, vocab_size)
+    return sum(p.numel() for p in model.parameters())
+
+
+def flops_per_token(config: Config, vocab_size: int, head_share: float = 1.0) -> float:
+    """FLOPs of a forward pass for one token; training takes three times as many.
+
+    Counts matrix products and attention; `head_share` is the share of positions at which the
+    vocabulary head is needed (about one half for masked diffusion).
+    """
+    m = config.model
+    per_block = (4 + 2 * m.mlp) * m.width**2 + 2 * m.width * config.data.length
+    return 2.0 * (m.blocks * per_block + head_share * m.width * vocab_size)
+
+
+def head_share(config: Config) -> float:
+    """Share of positions whose logits the objective needs."""
+    causal = registry.lookup("objective", config.objective).causal
+    return 1.0 if causal else 0.5
+
+
+def step_memory(config: Config, vocab_size: int, world: int = 1) -> int:
+    """Bytes of a training step on one process: weights, moments, gradients, activations."""
+    m, length = config.model, config.data.length
+    moments = 2 if config.optim.name == "adamw" else 1
+    copies = 2 + moments + (1 if config.optim.ema else 0)
+    rows = -(-config.train.batch // world)
+    rows = min(rows, config.train.micro or rows)
+    kept = (16 + 2 * m.mlp) * m.width * m.blocks * 4  # activations of a token, fp32
+    logits = (1 << 25) * 4 * 2
+    return 4 * copies * parameters(config, vocab_size) + rows * length * kept + logits

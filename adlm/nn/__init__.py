@@ -1,0 +1,1 @@
+"""Network parts. One trunk, many masks: causal, bidirectional and document-masked use share it."""

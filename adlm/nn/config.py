@@ -1,0 +1,30 @@
+"""The shape of a trunk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class TrunkConfig:
+    """The shape of a transformer trunk.
+
+    Attributes:
+        width: Size D of the residual stream.
+        blocks: Number of transformer blocks.
+        heads: Attention heads; must divide width.
+        mlp: Hidden size of the feed-forward layer, as a multiple of width.
+        conv: Taps of the short convolution before each block; 0 = none, else odd.
+        time: Size of the time embedding that modulates each block (adaLN); 0 = time-agnostic.
+        qk_norm: Normalise queries and keys before attention.
+        dropout: Dropout probability.
+    """
+
+    width: int = 128
+    blocks: int = 6
+    heads: int = 4
+    mlp: int = 4
+    conv: int = 0
+    time: int = 0
+    qk_norm: bool = False
+    dropout: float = 0.0

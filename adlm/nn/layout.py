@@ -1,0 +1,39 @@
+"""Which position may see which: the one place that knows about causality, documents and padding.
+
+A position sees another iff both lie in the same segment (and, when causal, the other is not later).
+Padding is a segment of its own (-1), so it can never change what a real token sees.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Visibility of a batch.
+
+    Example:
+        >>> Layout(causal=True, segment=torch.tensor([[0, 0, 1]])).mask()[0, 0].int().tolist()
+        [[1, 0, 0], [1, 1, 0], [0, 0, 1]]
+    """
+
+    causal: bool
+    segment: Tensor | None = None  # (B, L) segment number, -1 = padding; None = one full segment
+
+    def mask(self) -> Tensor | None:
+        """(B, 1, L, L) bool, True = visible; None where `causal` alone says it all."""
+        if self.segment is None:
+            return None
+        same = self.segment[:, None, :, None] == self.segment[:, None, None, :]  # (B, 1, L, L)
+        return same.tril() if self.causal else same
+
+    def same_segment(self, offset: int) -> Tensor | None:
+        """(B, L, 1) bool: does position l share its segment with position l - offset?"""
+        if self.segment is None:
+            return None
+        moved = torch.roll(self.segment, offset, dims=1)  # (B, L); what wraps round is cut by conv
+        return (moved == self.segment)[:, :, None]

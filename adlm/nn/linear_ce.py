@@ -1,0 +1,98 @@
+"""Cross-entropy through a vocabulary head, in chunks of rows: memory never grows with L * V.
+
+    nll_n = logsumexp_v(w_v . h_n + b_v) - (w_y . h_n + b_y),     total = sum_n scale_n * nll_n
+
+The gradient is made together with the loss, chunk by chunk, so the logits are computed once and
+never kept. PyTorch's own `linear_cross_entropy` has no weight per row without a second pass.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+CHUNK_ELEMENTS = 1 << 25  # logits held at once: 128 MiB in fp32
+
+
+def linear_cross_entropy(
+    h: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    scale: Tensor,
+    forbid: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return (total, nll): sum_n scale_n * nll_n with gradients, and nll: (N,) fp32 without.
+
+    Args:
+        h: (N, D) hidden states, one for each prediction.
+        weight: (V, D) vocabulary head.
+        bias: (V,) or None.
+        target: (N,) token ids.
+        scale: (N,) weight of each prediction in the total; no gradient flows into it.
+        forbid: A token that has probability zero (the mask, by the SUBS rule).
+
+    Example:
+        >>> h, w = torch.zeros(1, 2), torch.zeros(5, 2)
+        >>> total, nll = linear_cross_entropy(h, w, None, torch.tensor([3]), torch.ones(1), forbid=4)
+        >>> bool(torch.isclose(nll[0], torch.tensor(4.0).log()))
+        True
+    """
+    if torch.is_autocast_enabled(h.device.type):
+        dtype = torch.get_autocast_dtype(h.device.type)
+    else:
+        dtype = torch.promote_types(h.dtype, weight.dtype)
+    return _Chunked.apply(h, weight, bias, target, scale, forbid, dtype)
+
+
+class _Chunked(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        h: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        target: Tensor,
+        scale: Tensor,
+        forbid: int | None,
+        dtype: torch.dtype,
+    ) -> tuple[Tensor, Tensor]:
+        rows = max(1, CHUNK_ELEMENTS // len(weight))
+        wide = torch.float64 if dtype == torch.float64 else torch.float32
+        x, w = h.detach().to(dtype), weight.detach().to(dtype)
+        train = any(ctx.needs_input_grad[:3])
+        nll = torch.empty(len(h), dtype=wide, device=h.device)
+        dh = torch.empty(h.shape, dtype=wide, device=h.device) if train else None
+        dw = torch.zeros(weight.shape, dtype=wide, device=h.device) if train else None
+        db = torch.zeros(len(weight), dtype=wide, device=h.device) if train else None
+        for lo in range(0, len(h), rows):
+            part = slice(lo, lo + rows)
+            logits = (x[part] @ w.T).to(wide)  # (rows, V)
+            if bias is not None:
+                logits += bias.detach()
+            if forbid is not None:
+                logits[:, forbid] = -torch.inf
+            y = target[part, None]
+            lse = logits.logsumexp(dim=1, keepdim=True)  # (rows, 1)
+            nll[part] = (lse - logits.gather(1, y)).squeeze(1)
+            if dh is None or dw is None or db is None:
+                continue
+            g = logits.sub_(lse).exp_()  # softmax; its difference to one-hot(y) is the gradient
+            g.scatter_add_(1, y, g.new_full(y.shape, -1.0))
+            g *= scale[part, None]
+            db += g.sum(dim=0)
+            g = g.to(dtype)
+            dh[part] = (g @ w).to(wide)
+            dw += (g.T @ x[part]).to(wide)
+        if dh is not None and dw is not None and db is not None:
+            ctx.save_for_backward(dh.to(h.dtype), dw.to(weight.dtype), db)
+        ctx.mark_non_differentiable(nll)
+        return (nll * scale).sum(), nll
+
+    @staticmethod
+    def backward(ctx: Any, d_total: Tensor, d_nll: Tensor) -> tuple[Tensor | None, ...]:
+        dh, dw, db = ctx.saved_tensors
+        dbias = db * d_total if ctx.needs_input_grad[2] else None
+        return dh * d_total, dw * d_total, dbias, None, None, None, None

@@ -1,0 +1,100 @@
+"""The one trunk: hidden states in, hidden states out. It knows nothing of tokens or objectives."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from adlm.nn.block import Block
+from adlm.nn.cache import Cache
+from adlm.nn.config import TrunkConfig
+from adlm.nn.layout import Layout
+from adlm.nn.rotary import angles
+
+TIME_FREQUENCIES = 256  # sinusoid features of the published time embedding
+
+
+class TimeEmbedding(nn.Module):
+    """sigma -> sinusoids -> two-layer MLP, as in DiT."""
+
+    def __init__(self, size: int):
+        super().__init__()
+        self.inner = nn.Linear(TIME_FREQUENCIES, size)
+        self.outer = nn.Linear(size, size)
+
+    def forward(self, sigma: Tensor) -> Tensor:
+        """sigma: (B,) -> (B, size)."""
+        half = TIME_FREQUENCIES // 2
+        steps = torch.arange(half, dtype=torch.float32, device=sigma.device)
+        phase = sigma[:, None].float() * torch.exp(-math.log(10_000) * steps / half)
+        waves = torch.cat((phase.cos(), phase.sin()), dim=-1)  # (B, 256)
+        return F.silu(self.outer(F.silu(self.inner(waves))))
+
+
+class Trunk(nn.Module):
+    """A stack of pre-norm blocks and a final norm.
+
+    Example:
+        >>> trunk = Trunk(TrunkConfig(width=8, blocks=1, heads=2), causal=True)
+        >>> trunk(torch.zeros(2, 5, 8), Layout(causal=True)).shape
+        torch.Size([2, 5, 8])
+    """
+
+    cos: Tensor
+    sin: Tensor
+
+    def __init__(self, cfg: TrunkConfig, causal: bool, max_length: int = 1024):
+        super().__init__()
+        self.cfg = cfg
+        self.causal = causal
+        self.blocks = nn.ModuleList(Block(cfg, causal) for _ in range(cfg.blocks))
+        self.norm = nn.LayerNorm(cfg.width, bias=False)
+        self.modulation = nn.Linear(cfg.time, 2 * cfg.width) if cfg.time else None
+        self.time = TimeEmbedding(cfg.time) if cfg.time else None
+        cos, sin = angles(max_length, cfg.width // cfg.heads)
+        self.register_buffer("cos", cos, persistent=False)
+        self.register_buffer("sin", sin, persistent=False)
+        self.reset()
+
+    def reset(self) -> None:
+        """Initialise so that every block starts as the identity."""
+        for name, module in self.named_modules():
+            if isinstance(module, nn.Linear):
+                if name.endswith(("attention.out", "down", "modulation")):
+                    nn.init.zeros_(module.weight)
+                else:
+                    nn.init.normal_(module.weight, std=module.in_features**-0.5)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+        if self.modulation is not None:  # gates of zero already make each block the identity
+            for block in self.blocks:
+                nn.init.normal_(block.attention.out.weight, std=self.cfg.width**-0.5)
+                nn.init.normal_(block.down.weight, std=(self.cfg.mlp * self.cfg.width) ** -0.5)
+
+    def forward(
+        self,
+        h: Tensor,
+        layout: Layout,
+        sigma: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """h: (B, L, D) -> (B, L, D); sigma: (B,) noise level, only with time modulation."""
+        start = cache.length if cache is not None else 0
+        end = start + h.shape[1]
+        turn = (self.cos[start:end], self.sin[start:end])  # each (L, d / 2)
+        mask = layout.mask()
+        c = None
+        if self.time is not None:
+            c = self.time(sigma if sigma is not None else h.new_zeros(len(h)))
+        for i, block in enumerate(self.blocks):
+            h = block(h, layout, turn, mask, c, cache.blocks[i] if cache is not None else None)
+        if cache is not None:
+            cache.length = end
+        h = self.norm(h)
+        if self.modulation is not None and c is not None:
+            shift, scale = self.modulation(c)[:, None, :].chunk(2, dim=-1)
+            h = h * (1 + scale) + shift
+        return h

@@ -1,0 +1,55 @@
+"""Autoregressive likelihood, exact:  -log p(x) = -sum_l log p(x^l | x^{1:l-1})."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from adlm.config import Config
+from adlm.data.vocab import Vocab
+from adlm.models.denoiser import Denoiser
+from adlm.nn.linear_ce import linear_cross_entropy
+from adlm.objectives.base import sum_rows
+from adlm.registry import register
+from adlm.types import Batch, Noise, Score
+
+
+def shift_right(x: Tensor, segment: Tensor | None, bos: int) -> Tensor:
+    """What is seen when x^l is predicted: x^{l-1}, or BOS at the start of a row or segment.
+
+    Every token of a row is scored, the first one too: AR and diffusion score the same tokens.
+
+    Example:
+        >>> shift_right(torch.tensor([[5, 6, 7]]), torch.tensor([[0, 0, 1]]), bos=9)
+        tensor([[9, 5, 9]])
+    """
+    seen = torch.cat((torch.full_like(x[:, :1], bos), x[:, :-1]), dim=1)
+    if segment is None:
+        return seen
+    first = torch.ones_like(segment, dtype=torch.bool)
+    first[:, 1:] = segment[:, 1:] != segment[:, :-1]
+    return torch.where(first, bos, seen)
+
+
+@register("objective", "ar")
+class Autoregressive:
+    """Next-token prediction."""
+
+    causal = True
+    exact = True
+    estimator = "exact: chain rule, one pass"
+
+    def __init__(self, config: Config, vocab: Vocab):
+        self.bos, self.mask = vocab.bos, vocab.mask
+
+    def noise(self, rows: int, length: int, generator: torch.Generator) -> None:
+        return None
+
+    def score(self, model: Denoiser, batch: Batch, noise: Noise | None) -> Score:
+        h = model.hidden(shift_right(batch.x, batch.segment, self.bos), batch.segment)  # (B, L, D)
+        row = batch.valid.nonzero()[:, 0]  # (N,) the row of each scored token
+        ones = torch.ones(len(row), device=h.device)
+        total, nll = linear_cross_entropy(
+            h[batch.valid], model.head.weight, model.head.bias, batch.x[batch.valid], ones, self.mask
+        )
+        return Score(total, sum_rows(nll, row, len(batch)))

@@ -1,0 +1,83 @@
+"""Masked diffusion (MDLM): an upper bound on -log p(x), tight only for a perfect denoiser.
+
+    NELBO = E_t E_{z_t ~ q(.|x)} [ weight(t) * sum_{l: z_t^l = m} -log <x_theta^l(z_t), x^l> ]
+
+with weight -alpha'/(1 - alpha) in continuous time, T (alpha_s - alpha_t)/(1 - alpha_t) with T
+discrete steps, and n/k with exactly k of n tokens hidden.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from adlm import registry
+from adlm.config import Config
+from adlm.data.vocab import Vocab
+from adlm.errors import UserError
+from adlm.models.denoiser import Denoiser
+from adlm.nn.linear_ce import linear_cross_entropy
+from adlm.objectives.base import sum_rows
+from adlm.process.mask import discrete
+from adlm.process.schedule import make_schedule
+from adlm.registry import register
+from adlm.types import Batch, Noise, Noised, Score
+
+
+@register("objective", "mdlm")
+class MaskedDiffusion:
+    """Restore all hidden tokens at once."""
+
+    causal = False
+    exact = False
+
+    def __init__(self, config: Config, vocab: Vocab):
+        process = config.process
+        self.mask = vocab.mask
+        self.schedule = make_schedule(process.schedule)
+        self.times = registry.lookup("times", process.times)
+        self.masking = registry.lookup("masking", process.masking)
+        self.steps, self.eps = process.steps, process.eps
+        self.conditioned = process.conditioned
+        exact_k = process.masking == "exact-k"
+        if exact_k and self.steps:
+            raise UserError(
+                "process.masking exact-k integrates time out: process.steps must be 0, "
+                f"found {self.steps}; bernoulli has discrete steps"
+            )
+        if exact_k and self.conditioned:
+            raise UserError(
+                "process.masking exact-k needs a denoiser that does not see the time: "
+                "process.conditioned must be false, or take bernoulli"
+            )
+        time = f"{self.steps} steps" if self.steps else "continuous time"
+        self.estimator = f"NELBO, {process.masking}" + ("" if exact_k else f", {time}")
+
+    def noise(self, rows: int, length: int, generator: torch.Generator) -> Noise:
+        t = self.times(torch.rand(rows, generator=generator))
+        return Noise(t, torch.rand(rows, length, generator=generator))
+
+    def corrupt(self, batch: Batch, noise: Noise) -> tuple[Noised, torch.Tensor]:
+        """z_t with its weight, and the time of each row: (B,)."""
+        t = self.eps + (1 - self.eps) * noise.t
+        noise = Noise(t, noise.u)
+        if self.steps:
+            noised = discrete(batch.x, batch.valid, noise, self.mask, self.schedule, self.steps)
+        else:
+            noised = self.masking(batch.x, batch.valid, noise, self.mask, self.schedule)
+        return noised, t
+
+    def score(self, model: Denoiser, batch: Batch, noise: Noise | None) -> Score:
+        assert noise is not None
+        noised, t = self.corrupt(batch, noise)
+        sigma = -torch.log(self.schedule.alpha(t).clamp(min=1e-4)) if self.conditioned else None
+        segment = batch.segment
+        if segment is None and not bool(batch.valid.all()):
+            segment = torch.where(batch.valid, 0, -1)
+        h = model.hidden(noised.z, segment, sigma)  # (B, L, D)
+        masked = noised.masked
+        row = masked.nonzero()[:, 0]  # (N,)
+        weight = noised.weight[row]
+        total, nll = linear_cross_entropy(
+            h[masked], model.head.weight, model.head.bias, batch.x[masked], weight, self.mask
+        )
+        return Score(total, sum_rows(nll * weight, row, len(batch)))

@@ -1,0 +1,1 @@
+"""The forward process: noise schedules, time draws, masking."""

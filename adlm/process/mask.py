@@ -1,0 +1,82 @@
+"""Absorbing corruption: hide tokens behind the mask, z_t ~ q(z_t | x).
+
+Every rule returns z_t with the weight that makes
+
+    E[ weight * sum_{masked l} -log p(x^l | z_t) ]
+
+the NELBO of a row. `maskable` marks the positions that may be hidden: padding never is, nor is
+anything that the caller protects (a prompt, frozen tokens), which then is conditioned on.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from adlm.process.schedule import Schedule
+from adlm.registry import register
+from adlm.types import Noise, Noised
+
+
+def hide(x: Tensor, masked: Tensor, mask_id: int) -> Tensor:
+    """x: (B, L) with the masked positions replaced by mask_id."""
+    return torch.where(masked, mask_id, x)
+
+
+@register("masking", "bernoulli")
+def bernoulli(
+    x: Tensor, maskable: Tensor, noise: Noise, mask_id: int, schedule: Schedule
+) -> Noised:
+    """Continuous time: each token is hidden with probability 1 - alpha_t; weight -alpha'/(1-alpha).
+
+    Example:
+        >>> from adlm.process.schedule import LogLinear
+        >>> x, free = torch.tensor([[5, 6]]), torch.tensor([[True, False]])
+        >>> noise = Noise(torch.tensor([0.5]), torch.tensor([[0.1, 0.1]]))
+        >>> bernoulli(x, free, noise, 9, LogLinear()).z
+        tensor([[9, 6]])
+    """
+    masked = (noise.u < 1 - schedule.alpha(noise.t)[:, None]) & maskable
+    return Noised(hide(x, masked, mask_id), masked, schedule.weight(noise.t))
+
+
+@register("masking", "exact-k")
+def exact_k(x: Tensor, maskable: Tensor, noise: Noise, mask_id: int, schedule: Schedule) -> Noised:
+    """Hide exactly k of the n maskable tokens, k uniform on 1..n; weight n / k.
+
+    Given the number of hidden tokens, which ones are hidden is uniform, and for every schedule
+
+        integral of weight(t) * Binomial(k; n, 1 - alpha_t) dt = 1 / k.
+
+    So for a denoiser that does not look at the time, this is the same bound, with the randomness
+    of the count integrated out and the time's replaced by k.
+
+    Example:
+        >>> x, free = torch.arange(4)[None], torch.ones(1, 4, dtype=torch.bool)
+        >>> noise = Noise(torch.tensor([0.5]), torch.tensor([[0.1, 0.9, 0.2, 0.3]]))
+        >>> exact_k(x, free, noise, 9, None)
+        Noised(z=tensor([[9, 1, 9, 3]]), masked=tensor([[ True, False,  True, False]]), weight=tensor([2.]))
+    """
+    n = maskable.sum(dim=1)  # (B,)
+    k = torch.ceil(noise.t * n).long().clamp(min=1).minimum(n)  # (B,) 0 where nothing is maskable
+    order = torch.where(maskable, noise.u, torch.inf).argsort(dim=1, stable=True)  # (B, L)
+    rank = torch.empty_like(order).scatter_(
+        1, order, torch.arange(x.shape[1], device=x.device).expand_as(order).contiguous()
+    )
+    masked = (rank < k[:, None]) & maskable
+    weight = n / k.clamp(min=1)
+    return Noised(hide(x, masked, mask_id), masked, weight.to(noise.t.dtype))
+
+
+def discrete(
+    x: Tensor, maskable: Tensor, noise: Noise, mask_id: int, schedule: Schedule, steps: int
+) -> Noised:
+    """Discrete time with T steps: i = ceil(t T), weight T (alpha_s - alpha_t) / (1 - alpha_t).
+
+    As T grows, this tends to `bernoulli`; for every T it is a valid bound, and a looser one.
+    """
+    i = torch.ceil(noise.t * steps).clamp(1, steps)
+    alpha_t, alpha_s = schedule.alpha(i / steps), schedule.alpha((i - 1) / steps)
+    masked = (noise.u < 1 - alpha_t[:, None]) & maskable
+    weight = steps * (alpha_s - alpha_t) / (1 - alpha_t)
+    return Noised(hide(x, masked, mask_id), masked, weight)

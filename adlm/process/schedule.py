@@ -1,0 +1,124 @@
+"""Noise schedules alpha_t, the share of tokens still visible: alpha_0 = 1, alpha_1 = 0.
+
+In continuous time the NELBO weighs the cross-entropy of the masked tokens by
+
+    weight(t) = -alpha'(t) / (1 - alpha(t)).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from adlm.errors import UserError
+from adlm.registry import lookup, register
+
+
+class Schedule(Protocol):
+    """A decreasing alpha(t) on [0, 1] with its derivative, weight and inverses."""
+
+    def alpha(self, t: Tensor) -> Tensor: ...
+    def dalpha(self, t: Tensor) -> Tensor: ...
+    def weight(self, t: Tensor) -> Tensor: ...
+    def t_of_alpha(self, alpha: Tensor) -> Tensor: ...
+    def t_of_weight(self, weight: Tensor) -> Tensor: ...
+
+
+@register("schedule", "log-linear")
+class LogLinear:
+    """alpha = 1 - t, so -log alpha is the log-linear noise level of MDLM; weight = 1 / t.
+
+    Example:
+        >>> LogLinear().weight(torch.tensor(0.25))
+        tensor(4.)
+    """
+
+    def alpha(self, t: Tensor) -> Tensor:
+        return 1 - t
+
+    def dalpha(self, t: Tensor) -> Tensor:
+        return -torch.ones_like(t)
+
+    def weight(self, t: Tensor) -> Tensor:
+        return 1 / t
+
+    def t_of_alpha(self, alpha: Tensor) -> Tensor:
+        return 1 - alpha
+
+    def t_of_weight(self, weight: Tensor) -> Tensor:
+        return 1 / weight
+
+
+@register("schedule", "cosine")
+class Cosine:
+    """alpha = 1 - cos(pi/2 (1 - t)); weight = pi/2 tan(pi/2 (1 - t)).
+
+    Example:
+        >>> Cosine().alpha(torch.tensor([0.0, 1.0]))
+        tensor([1., 0.])
+    """
+
+    def alpha(self, t: Tensor) -> Tensor:
+        return 1 - torch.cos(math.pi / 2 * (1 - t))
+
+    def dalpha(self, t: Tensor) -> Tensor:
+        return -math.pi / 2 * torch.sin(math.pi / 2 * (1 - t))
+
+    def weight(self, t: Tensor) -> Tensor:
+        return math.pi / 2 * torch.tan(math.pi / 2 * (1 - t))
+
+    def t_of_alpha(self, alpha: Tensor) -> Tensor:
+        return 1 - torch.acos(1 - alpha) * (2 / math.pi)
+
+    def t_of_weight(self, weight: Tensor) -> Tensor:
+        return 1 - torch.atan(weight * (2 / math.pi)) * (2 / math.pi)
+
+
+@register("schedule", "polynomial")
+class Polynomial:
+    """alpha = 1 - t^p; weight = p / t. p = 1 is log-linear, p = 2 keeps more visible early on.
+
+    Example:
+        >>> Polynomial(2).alpha(torch.tensor(0.5))
+        tensor(0.7500)
+    """
+
+    def __init__(self, power: float = 2.0):
+        if power <= 0:
+            raise UserError(f"the polynomial schedule's power must be above 0, found {power}")
+        self.power = power
+
+    def alpha(self, t: Tensor) -> Tensor:
+        return 1 - t**self.power
+
+    def dalpha(self, t: Tensor) -> Tensor:
+        return -self.power * t ** (self.power - 1)
+
+    def weight(self, t: Tensor) -> Tensor:
+        return self.power / t
+
+    def t_of_alpha(self, alpha: Tensor) -> Tensor:
+        return (1 - alpha) ** (1 / self.power)
+
+    def t_of_weight(self, weight: Tensor) -> Tensor:
+        return self.power / weight
+
+
+def make_schedule(spec: str) -> Schedule:
+    """The schedule that 'name' or 'name:parameter' names.
+
+    Example:
+        >>> make_schedule("polynomial:3").power
+        3.0
+    """
+    name, _, parameter = spec.partition(":")
+    kind = lookup("schedule", name)
+    if not parameter:
+        return kind()
+    try:
+        return kind(float(parameter))
+    except (TypeError, ValueError):
+        raise UserError(f"process.schedule '{spec}' must be a name, or polynomial:POWER") from None

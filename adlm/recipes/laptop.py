@@ -1,0 +1,26 @@
+"""Minutes on two cores, on the default corpus."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from adlm.config import Config, DataConfig, ModelConfig, OptimConfig, TrainConfig
+from adlm.registry import register
+
+
+@register("recipe", "laptop-mdlm")
+def laptop_mdlm() -> Config:
+    """MDLM that leaves the plateau of word frequencies within the first minute."""
+    return Config(
+        objective="mdlm",
+        data=DataConfig(name="sotu", tokenizer="bpe:1024", length=64),
+        model=ModelConfig(width=128, blocks=6, heads=4, conv=5),
+        optim=OptimConfig(ema=0.98),
+        train=TrainConfig(steps=600, batch=64, eval_every=100, save_every=100),
+    )
+
+
+@register("recipe", "laptop-ar")
+def laptop_ar() -> Config:
+    """The same trunk, causal, at the same budget."""
+    return replace(laptop_mdlm(), objective="ar")

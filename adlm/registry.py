@@ -1,0 +1,60 @@
+"""The one decorator: every extension axis is a table of names, filled by the files of one folder."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from adlm.errors import UserError, nearest
+
+T = TypeVar("T")
+
+# axis -> the package whose modules register into it
+HOMES = {
+    "dataset": "adlm.data.sets",
+    "schedule": "adlm.process",
+    "times": "adlm.process",
+    "masking": "adlm.process",
+    "objective": "adlm.objectives",
+    "recipe": "adlm.recipes",
+}
+_tables: dict[str, dict[str, Any]] = {axis: {} for axis in HOMES}
+
+
+def register(axis: str, name: str) -> Callable[[T], T]:
+    """Enter the decorated object under `name`.
+
+    Example:
+        >>> @register("times", "always-half")
+        ... def always_half(u):
+        ...     return 0 * u + 0.5
+        >>> lookup("times", "always-half") is always_half
+        True
+        >>> _ = _tables["times"].pop("always-half")
+    """
+
+    def enter(thing: T) -> T:
+        if name in _tables[axis]:
+            raise ValueError(f"{axis} '{name}' is registered twice")
+        _tables[axis][name] = thing
+        return thing
+
+    return enter
+
+
+def names(axis: str) -> list[str]:
+    """All names of an axis."""
+    home = importlib.import_module(HOMES[axis])
+    for module in pkgutil.iter_modules(home.__path__, home.__name__ + "."):
+        importlib.import_module(module.name)
+    return sorted(_tables[axis])
+
+
+def lookup(axis: str, name: str) -> Any:
+    """The object registered under `name`, or a sentence that suggests the nearest."""
+    known = names(axis)
+    if name not in known:
+        raise UserError(f"there is no {axis} '{name}'{nearest(name, known)}")
+    return _tables[axis][name]

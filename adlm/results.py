@@ -1,0 +1,33 @@
+"""Result files: JSON, written in one move, with the machine and versions that made them."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from pathlib import Path
+from typing import Any
+
+from adlm.device import machine
+from adlm.errors import UserError
+
+
+def write_json(path: Path, values: Any) -> None:
+    """Write so that a reader sees the old file or the new one, never half of one."""
+    text = json.dumps(values, indent=2) + "\n"
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise UserError(f"{path} cannot be written: {error}") from None
+
+
+def stamped(values: dict[str, Any], device: str, precision: str) -> dict[str, Any]:
+    """The values, followed by where and how they were computed."""
+    return {**values, "device": device, "precision": precision, "machine": machine(device)}

@@ -1,0 +1,1 @@
+"""Training: one loop, resumable to the bit."""

@@ -1,0 +1,174 @@
+"""One checkpoint format: a folder of safetensors, JSON and tokenizer.json; no pickle.
+
+    config.json  tokenizer.json  vocab.json  model.safetensors      what evaluation needs
+    train.safetensors  state.json                                   what resuming needs besides
+    manifest.json                                                   size and sha256 of each file
+
+A checkpoint is written to a hidden folder and renamed: after a crash it is there whole or not at
+all. Reading checks the manifest, so a damaged or foreign file is found before it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from adlm.config import Config, from_dict, to_dict
+from adlm.data.vocab import Vocab
+from adlm.errors import UserError
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checked checkpoint folder."""
+
+    path: Path
+    config: Config
+    vocab: Vocab
+    hash: str  # of model.safetensors
+
+    def weights(self) -> dict[str, Tensor]:
+        return _tensors(self.path / "model.safetensors")
+
+    def training(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors and numbers that resuming needs."""
+        if not (self.path / "train.safetensors").is_file():
+            raise UserError(f"{self.path} was exported for use only: it cannot be resumed")
+        state = json.loads((self.path / "state.json").read_text())
+        return _tensors(self.path / "train.safetensors"), state
+
+
+def save(
+    run: Path,
+    step: int,
+    config: Config,
+    vocab: Vocab,
+    weights: dict[str, Tensor],
+    training: dict[str, Tensor],
+    state: dict[str, Any],
+    keep: int,
+) -> Path:
+    """Write checkpoints/step-N of a run and drop all but the `keep` newest."""
+    home = run / "checkpoints"
+    final = home / f"step-{step:08d}"
+    if (final / MANIFEST).is_file():
+        return final
+    work = home / f".{final.name}.{uuid.uuid4().hex}.tmp"
+    try:
+        work.mkdir(parents=True)
+        (work / "config.json").write_text(json.dumps(to_dict(config), indent=2))
+        vocab.save(work)
+        save_file(_plain(weights), work / "model.safetensors")
+        save_file(_plain(training), work / "train.safetensors")
+        (work / "state.json").write_text(json.dumps(state))
+        files = {p.name: _describe(p) for p in sorted(work.iterdir())}
+        (work / MANIFEST).write_text(json.dumps({"format": FORMAT, "files": files}, indent=2))
+        for path in work.iterdir():
+            _sync(path)
+        if final.exists():  # an incomplete folder of that name from elsewhere
+            shutil.rmtree(final)
+        work.rename(final)
+        _sync(home)
+    except (OSError, SafetensorError) as error:
+        raise UserError(
+            f"the checkpoint {final} could not be written ({error}); earlier ones are untouched"
+        ) from None
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    for old in steps(run)[:-keep]:
+        shutil.rmtree(old, ignore_errors=True)
+    return final
+
+
+def steps(run: Path) -> list[Path]:
+    """The whole checkpoints of a run, oldest first."""
+    found = (run / "checkpoints").glob("step-*")
+    return sorted(p for p in found if (p / MANIFEST).is_file())
+
+
+def sweep(run: Path) -> None:
+    """Remove what a killed process left half-written."""
+    for left in (run / "checkpoints").glob(".step-*.tmp"):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def find(path: str | Path) -> Path:
+    """The checkpoint folder that a path means: itself, or the newest of a run."""
+    path = Path(path).expanduser()
+    if (path / MANIFEST).is_file():
+        return path
+    if not path.exists():
+        raise UserError(f"there is no checkpoint or run {path}")
+    found = steps(path)
+    if not found:
+        raise UserError(f"{path} holds neither a checkpoint ({MANIFEST}) nor a run with one")
+    return found[-1]
+
+
+def load(path: str | Path) -> Checkpoint:
+    """Find and check a checkpoint."""
+    folder = find(path)
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text())
+        files: dict[str, dict[str, Any]] = manifest["files"]
+        known = manifest["format"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{folder / MANIFEST} is damaged ({error!r})") from None
+    if known != FORMAT:
+        raise UserError(f"{folder} has checkpoint format {known}; this version reads {FORMAT}")
+    for name in ("config.json", "tokenizer.json", "vocab.json", "model.safetensors"):
+        if name not in files:
+            raise UserError(f"{folder} is not a checkpoint of adlm: its manifest lacks {name}")
+    for name, expected in files.items():
+        _verify(folder / name, expected)
+    config = from_dict(json.loads((folder / "config.json").read_text()))
+    return Checkpoint(folder, config, Vocab.load(folder), files["model.safetensors"]["sha256"])
+
+
+def _verify(path: Path, expected: dict[str, Any]) -> None:
+    if not path.is_file():
+        raise UserError(f"the checkpoint is incomplete: {path} is missing")
+    size = path.stat().st_size
+    if size != expected["bytes"]:
+        raise UserError(f"{path} is truncated: it has {size} bytes instead of {expected['bytes']}")
+    if _describe(path)["sha256"] != expected["sha256"]:
+        raise UserError(f"{path} is not the file that was saved: its sha256 differs")
+
+
+def _describe(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"bytes": path.stat().st_size, "sha256": digest}
+
+
+def _tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path} is not a safetensors file ({error})") from None
+
+
+def _plain(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Contiguous copies that share no memory (tied weights would)."""
+    return {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

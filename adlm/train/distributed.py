@@ -1,0 +1,62 @@
+"""Several processes: torchrun starts them, PyTorch's DDP averages their gradients."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+@dataclass(frozen=True)
+class World:
+    """This process's place among all."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def main(self) -> bool:
+        return self.rank == 0
+
+    def sum(self, *values: float) -> list[float]:
+        """Sum numbers over all processes."""
+        if self.size == 1:
+            return list(values)
+        device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+        tensor = torch.tensor(values, dtype=torch.float64, device=device)
+        dist.all_reduce(tensor)
+        return tensor.tolist()
+
+    def wait(self) -> None:
+        """Until all processes are here."""
+        if self.size > 1:
+            dist.barrier()
+
+    def wrap(self, module: nn.Module, device: str) -> nn.Module:
+        """The module with gradients averaged over processes."""
+        if self.size == 1:
+            return module
+        ids = [torch.device(device).index or 0] if device.startswith("cuda") else None
+        return DistributedDataParallel(module, device_ids=ids)
+
+
+def start(device: str) -> World:
+    """Join the other processes, where torchrun has started several."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        return World()
+    if device.startswith("cuda"):
+        torch.cuda.set_device(device)
+    if not dist.is_initialized():
+        dist.init_process_group("nccl" if device.startswith("cuda") else "gloo")
+    return World(dist.get_rank(), size)
+
+
+def finish(world: World) -> None:
+    """Leave the group."""
+    if world.size > 1:
+        dist.destroy_process_group()

@@ -1,0 +1,237 @@
+"""The training loop.
+
+Everything random in a step is a pure function of (seed, step): the rows, their noise, dropout.
+So a resumed run needs the weights, the optimiser's moments and the number of the step, no more,
+and continues to the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from adlm import device as devices
+from adlm.config import Config
+from adlm.data.corpus import open_rows, open_vocab
+from adlm.data.loader import Order, share
+from adlm.data.vocab import Vocab
+from adlm.errors import RunStopped
+from adlm.eval.likelihood import score, spread
+from adlm.models import hub
+from adlm.models.denoiser import Denoiser
+from adlm.models.sizes import build
+from adlm.objectives.base import Objective, make
+from adlm.progress import Bar
+from adlm.train import checkpoint
+from adlm.train.distributed import World
+from adlm.train.ema import Ema
+from adlm.train.log import Log
+from adlm.train.optim import Optimizers
+from adlm.train.signals import StopFlag
+from adlm.types import Batch, Noise
+
+
+class Scorer(nn.Module):
+    """The objective as a module, so that DDP can wrap it."""
+
+    def __init__(self, model: Denoiser, objective: Objective):
+        super().__init__()
+        self.model, self.objective = model, objective
+
+    def forward(self, batch: Batch, noise: Noise | None) -> Tensor:
+        return self.objective.score(self.model, batch, noise).total
+
+
+class Trainer:
+    """A run in progress: `step` steps are done."""
+
+    def __init__(self, config: Config, run: Path, world: World, device: str):
+        self.config, self.run, self.world, self.device = config, run, world, device
+        self.precision = devices.precision(config.train.precision, device)
+        self.vocab: Vocab = open_vocab(config.data)
+        self.rows = open_rows(config.data, "train", self.vocab)
+        self.valid = open_rows(config.data, "valid", self.vocab)
+        self.order = Order(len(self.rows), config.train.batch, config.train.seed)
+        torch.manual_seed(config.train.seed)
+        self.model = build(config, self.vocab.size).to(device)
+        if config.train.compile:
+            self.model.trunk.compile()
+        self.objective = make(config, self.vocab)
+        self.scorer = world.wrap(Scorer(self.model, self.objective), device)
+        self.optim = Optimizers(self.model, config.optim)
+        self.ema = Ema(self.model, config.optim.ema)
+        self.step = 0
+        self.tokens = 0
+        self.seconds = 0.0
+
+    def resume(self, path: Path) -> None:
+        """Take up a checkpoint."""
+        saved = checkpoint.load(path)
+        tensors, state = saved.training()
+        hub.fill(self.model, _part(tensors, "weights."), path)
+        self.optim.load(_part(tensors, "optim."))
+        self.ema.load(_part(tensors, "ema."))
+        self.step, self.tokens = state["step"], state["tokens"]
+        self.seconds = state["seconds"]
+
+    def fit(self, stop: StopFlag) -> None:
+        """Train to the last step, or until told to stop; a checkpoint is written either way."""
+        cfg = self.config.train
+        log = Log(self.run, self.step, cfg.tensorboard) if self.world.main else None
+        began, first_token, last = time.monotonic(), self.tokens, (0.0, 0.0)
+        with Bar("training", cfg.steps, "steps", self.step, quiet=not self.world.main) as bar:
+            while self.step < cfg.steps:
+                nats, tokens, norm, factor = self.advance()
+                last = (last[0] + nats, last[1] + tokens)
+                seconds = self.seconds + time.monotonic() - began
+                if self.step % cfg.log_every == 0 or self.step == cfg.steps:
+                    loss = last[0] / last[1]
+                    rate = (self.tokens - first_token) / (time.monotonic() - began)
+                    bar.update(self.step, f"loss {loss:.3f} ppl {_ppl(loss):.1f} {rate:,.0f} tok/s")
+                    if log:
+                        log.write(
+                            {
+                                "step": self.step,
+                                "tokens": self.tokens,
+                                "loss": loss,
+                                "lr_factor": factor,
+                                "grad_norm": norm,
+                                "tokens_per_s": rate,
+                                "seconds": seconds,
+                            }
+                        )
+                    last = (0.0, 0.0)
+                stopping = bool(self.world.sum(float(stop.raised))[0])
+                done = self.step == cfg.steps
+                if _due(self.step, cfg.eval_every) or done:
+                    self.evaluate(log)
+                if _due(self.step, cfg.save_every) or done or stopping:
+                    self.save(seconds)
+                if stopping:
+                    break
+        if log:
+            log.close()
+
+    def advance(self) -> tuple[float, float, float, float]:
+        """One optimiser step: nats and tokens of the global batch, gradient norm, rate's factor."""
+        cfg = self.config.train
+        torch.manual_seed((cfg.seed * 1_000_003 + self.step) * 4099 + self.world.rank)  # dropout
+        generator = torch.Generator().manual_seed(cfg.seed * 1_000_003 + self.step)
+        noise = self.objective.noise(cfg.batch, self.rows.length, generator)
+        index = self.order.step(self.step)
+        tokens = int(self.rows.count[index].sum())
+        mine = share(cfg.batch, self.world.rank, self.world.size)
+        batch = self.rows.batch(index[mine])
+        nats = self.accumulate(batch, None if noise is None else noise[mine], tokens)
+        (nats,) = self.world.sum(nats)
+        norm = self.clip()
+        if not (math.isfinite(nats) and math.isfinite(norm)):
+            self.fail(batch, noise, mine)
+        factor = self.optim.step(self.step, cfg.steps)
+        self.ema.update(self.step)
+        self.step += 1
+        self.tokens += tokens
+        return nats, tokens, norm, factor
+
+    def accumulate(self, batch: Batch, noise: Noise | None, tokens: int) -> float:
+        """Gradients of this process's rows, in pieces that fit; returns their nats.
+
+        The loss is nats per token of the *global* batch. DDP takes the mean over processes, so
+        each one's loss is multiplied by their number to make it the sum.
+        """
+        self.model.train()
+        micro = self.config.train.micro or max(1, len(batch))
+        starts = range(0, max(1, len(batch)), micro)
+        nats = 0.0
+        for low in starts:
+            part = slice(low, low + micro)
+            piece = batch[part].to(self.device)
+            hidden = None if noise is None else noise[part].to(self.device)
+            if self.world.size > 1:
+                self.scorer.require_backward_grad_sync = low == starts[-1]  # type: ignore[assignment]
+            with devices.autocast(self.precision, self.device):
+                total = self.scorer(piece, hidden)
+            (total * (self.world.size / tokens)).backward()
+            nats += total.item()
+        return nats
+
+    def clip(self) -> float:
+        limit = self.config.optim.clip or math.inf
+        return float(nn.utils.clip_grad_norm_(self.model.parameters(), limit))
+
+    def evaluate(self, log: Log | None) -> None:
+        """Score rows of the valid split with the averaged weights, on one process."""
+        if log is not None:
+            cfg = self.config.train
+            with self.ema.swapped():
+                found = score(
+                    self.model,
+                    self.objective,
+                    self.valid,
+                    spread(len(self.valid), cfg.eval_rows),
+                    device=self.device,
+                    precision=self.precision,
+                    quiet=True,
+                )
+            log.write(
+                {
+                    "step": self.step,
+                    "tokens": self.tokens,
+                    "valid_nll": found.nll,
+                    "valid_ppl": found.ppl,
+                    "valid_se": found.se,
+                }
+            )
+        self.world.wait()
+
+    def save(self, seconds: float) -> None:
+        """Write a checkpoint, on one process."""
+        if self.world.main:
+            names = self.model.state_dict()
+            training = {f"weights.{k}": v for k, v in names.items()}
+            training |= {f"optim.{k}": v for k, v in self.optim.state().items()}
+            training |= {f"ema.{k}": v for k, v in self.ema.state().items()}
+            state = {"step": self.step, "tokens": self.tokens, "seconds": seconds}
+            with self.ema.swapped():
+                checkpoint.save(
+                    self.run,
+                    self.step,
+                    self.config,
+                    self.vocab,
+                    {k: v.clone() for k, v in self.model.state_dict().items()},
+                    training,
+                    state,
+                    self.config.train.keep,
+                )
+        self.world.wait()
+
+    def fail(self, batch: Batch, noise: Noise | None, mine: slice) -> None:
+        """Keep the batch that broke the loss, and say what to try."""
+        path = self.run / f"bad-step-{self.step}-rank-{self.world.rank}.safetensors"
+        tensors = {"x": batch.x, "valid": batch.valid}
+        if noise is not None:
+            tensors |= {"t": noise[mine].t.contiguous(), "u": noise[mine].u.contiguous()}
+        save_file(tensors, path)
+        raise RunStopped(
+            f"the loss is not finite at step {self.step}; the batch is in {path}. Try a lower "
+            "optim.lr or optim.muon_lr, a longer optim.warmup, or train.precision fp32; "
+            "checkpoints so far are kept"
+        )
+
+
+def _due(step: int, every: int) -> bool:
+    return every > 0 and step % every == 0
+
+
+def _ppl(nll: float) -> float:
+    return math.exp(min(nll, 700.0))
+
+
+def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Any]:
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

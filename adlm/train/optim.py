@@ -1,0 +1,85 @@
+"""Optimisers and the learning-rate schedule."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from adlm.config import OptimConfig
+
+
+class Optimizers:
+    """AdamW alone, or Muon for the trunk's matrices beside AdamW for everything else."""
+
+    def __init__(self, model: nn.Module, config: OptimConfig):
+        self.config = config
+        named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
+        matrices = [p for n, p in named if config.name == "muon" and is_trunk_matrix(n, p)]
+        chosen = {id(p) for p in matrices}
+        decayed = [p for _, p in named if id(p) not in chosen and p.ndim >= 2]
+        plain = [p for _, p in named if id(p) not in chosen and p.ndim < 2]
+        groups = [
+            {"params": decayed, "weight_decay": config.weight_decay},
+            {"params": plain, "weight_decay": 0.0},
+        ]
+        self.all: dict[str, torch.optim.Optimizer] = {
+            "adamw": torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=True)
+        }
+        if matrices:
+            self.all["muon"] = torch.optim.Muon(
+                matrices, lr=config.muon_lr, momentum=0.95, weight_decay=config.weight_decay
+            )
+        self.base = {"adamw": config.lr, "muon": config.muon_lr}
+
+    def step(self, step: int, total: int) -> float:
+        """One update at the schedule's rate; returns the schedule's factor."""
+        factor = lr_factor(step, total, self.config)
+        for name, optimizer in self.all.items():
+            for group in optimizer.param_groups:
+                group["lr"] = self.base[name] * factor
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        return factor
+
+    def state(self) -> dict[str, Tensor]:
+        """All moments as flat named tensors."""
+        out = {}
+        for name, optimizer in self.all.items():
+            for index, values in optimizer.state_dict()["state"].items():
+                for key, value in values.items():
+                    out[f"{name}.{index}.{key}"] = torch.as_tensor(value)
+        return out
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """Take back what `state` gave."""
+        for name, optimizer in self.all.items():
+            state: dict[int, dict[str, Tensor]] = {}
+            for full, tensor in tensors.items():
+                owner, index, key = full.split(".", 2)
+                if owner == name:
+                    state.setdefault(int(index), {})[key] = tensor
+            groups = optimizer.state_dict()["param_groups"]
+            optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def is_trunk_matrix(name: str, parameter: Tensor) -> bool:
+    """Hidden matrices are Muon's; embeddings, heads, norms and the taps of a convolution are not."""
+    return parameter.ndim == 2 and "trunk" in name.split(".") and "conv" not in name.split(".")
+
+
+def lr_factor(step: int, total: int, config: OptimConfig) -> float:
+    """The schedule: linear warm-up, then constant, cosine or linear decay.
+
+    Example:
+        >>> config = OptimConfig(warmup=2, decay="linear", decay_share=0.5)
+        >>> [round(lr_factor(s, 8, config), 2) for s in range(8)]
+        [0.5, 1.0, 1.0, 1.0, 1.0, 0.75, 0.5, 0.25]
+    """
+    warm = min(1.0, (step + 1) / config.warmup) if config.warmup else 1.0
+    if config.decay == "constant":
+        return warm
+    if config.decay == "cosine":
+        return warm * (0.5 + 0.5 * math.cos(math.pi * min(1.0, step / total)))
+    return warm * min(1.0, (total - step) / (total * config.decay_share))

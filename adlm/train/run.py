@@ -1,0 +1,87 @@
+"""`adlm train`: a run folder is made, resumed or refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from adlm import device as devices
+from adlm.config import Config, differences, to_dict
+from adlm.errors import UserError
+from adlm.progress import console
+from adlm.results import write_json
+from adlm.train import checkpoint, distributed
+from adlm.train.loop import Trainer
+from adlm.train.signals import StopFlag
+
+# what may change when a run is resumed: none of it alters a step that is already done
+FREE = {
+    "train.steps",
+    "train.log_every",
+    "train.eval_every",
+    "train.eval_rows",
+    "train.save_every",
+    "train.keep",
+    "train.tensorboard",
+    "train.compile",
+    "train.device",
+    "train.micro",
+    "data.workers",
+    "data.dir",
+}
+
+
+def train(config: Config, out: Path, resume: bool = False) -> int:
+    """Train into the folder `out`; returns 0, or 128 + the number of the signal that stopped it."""
+    device = devices.pick(config.train.device)
+    world = distributed.start(device)
+    try:
+        if config.train.batch < world.size:
+            raise UserError(f"train.batch {config.train.batch} must be at least {world.size} (processes)")
+        check_folder(config, out, resume)
+        with StopFlag() as stop:
+            trainer = Trainer(config, out, world, device)
+            if found := checkpoint.steps(out):
+                trainer.resume(found[-1])
+            world.wait()
+            if world.main:
+                write_json(out / "config.json", to_dict(config))
+                checkpoint.sweep(out)
+            if trainer.step >= config.train.steps:
+                say(world.main, f"{out} is done: {trainer.step} steps")
+                return 0
+            trainer.fit(stop)
+        if trainer.step < config.train.steps:
+            say(world.main, f"stopped at step {trainer.step} with a checkpoint; --resume goes on")
+            return 128 + stop.raised
+        say(world.main, f"done: {checkpoint.find(out)}")
+        return 0
+    finally:
+        distributed.finish(world)
+
+
+def check_folder(config: Config, out: Path, resume: bool) -> None:
+    """See that the folder is free or this run's own; nothing is written."""
+    stored = out / "config.json"
+    if out.exists() and not out.is_dir():
+        raise UserError(f"--out {out} is a file; it must be a folder")
+    if stored.is_file():
+        if not resume:
+            raise UserError(f"{out} holds a run already: continue it with --resume, or take another --out")
+        try:
+            old = json.loads(stored.read_text())
+        except ValueError as error:
+            raise UserError(f"{stored} is damaged ({error})") from None
+        changed = [name for name in differences(old, to_dict(config)) if name not in FREE]
+        if changed:
+            raise UserError(
+                f"{out} holds a run with other settings ({', '.join(changed[:4])}): "
+                "resume it with its own, or take another --out"
+            )
+    elif out.exists() and any(out.iterdir()):
+        raise UserError(f"{out} is not empty and holds no run: take another --out")
+
+
+def say(main: bool, text: str) -> None:
+    if main:
+        console.print(text, soft_wrap=True)

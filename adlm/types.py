@@ -1,0 +1,61 @@
+"""The small value objects that stages hand each other.
+
+Shape legend: B rows of a batch, L positions of a row, V vocabulary size, D width of the trunk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of clean tokens."""
+
+    x: Tensor  # (B, L) int64 token ids
+    valid: Tensor  # (B, L) bool, False = padding: neither seen nor scored
+    segment: Tensor | None = None  # (B, L) which positions see each other; None = all do
+
+    def __getitem__(self, part: slice) -> Batch:
+        segment = None if self.segment is None else self.segment[part]
+        return Batch(self.x[part], self.valid[part], segment)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def to(self, device: str) -> Batch:
+        segment = None if self.segment is None else self.segment.to(device)
+        return Batch(self.x.to(device), self.valid.to(device), segment)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The randomness of one step, drawn for the global batch so that no split of it matters."""
+
+    t: Tensor  # (B,) times in (0, 1]
+    u: Tensor  # (B, L) uniform in [0, 1)
+
+    def __getitem__(self, part: slice) -> Noise:
+        return Noise(self.t[part], self.u[part])
+
+    def to(self, device: str) -> Noise:
+        return Noise(self.t.to(device), self.u.to(device))
+
+
+@dataclass(frozen=True)
+class Noised:
+    """Rows z_t of the forward process with what the objective needs to weigh them."""
+
+    z: Tensor  # (B, L) tokens, hidden ones replaced by the mask
+    masked: Tensor  # (B, L) bool
+    weight: Tensor  # (B,) factor of the cross-entropy in the bound
+
+
+@dataclass(frozen=True)
+class Score:
+    """Negative log-likelihood, or its upper bound, in nats."""
+
+    total: Tensor  # scalar with gradients: the sum over the batch
+    rows: Tensor  # (B,) without gradients
