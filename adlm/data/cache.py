@@ -145,8 +145,9 @@ def locked(home: Path) -> Iterator[None]:
     """Hold the lock beside `home`; the system drops it when a process dies."""
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
-        with home.with_suffix(".lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
-    except PermissionError as error:
+        file = home.with_suffix(".lock").open("w")
+    except OSError as error:
         raise UserError(f"the cache folder cannot be written: {error}; set ADLM_CACHE") from None
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -30,7 +30,7 @@ class TimeEmbedding(nn.Module):
         half = TIME_FREQUENCIES // 2
         steps = torch.arange(half, dtype=torch.float32, device=sigma.device)
         phase = sigma[:, None].float() * torch.exp(-math.log(10_000) * steps / half)
-        waves = torch.cat((phase.cos(), phase.sin()), dim=-1)  # (B, 256)
+        waves = torch.cat((phase.cos(), phase.sin()), dim=-1).to(self.inner.weight.dtype)  # (B, 256)
         return F.silu(self.outer(F.silu(self.inner(waves))))
 
 
@@ -86,6 +86,8 @@ class Trunk(nn.Module):
         end = start + h.shape[1]
         turn = (self.cos[start:end], self.sin[start:end])  # each (L, d / 2)
         mask = layout.mask()
+        if start and h.shape[1] > 1:  # several new positions after cached ones
+            mask = h.new_ones(h.shape[1], end, dtype=torch.bool).tril(start)
         c = None
         if self.time is not None:
             c = self.time(sigma if sigma is not None else h.new_zeros(len(h)))

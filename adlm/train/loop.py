@@ -193,22 +193,16 @@ class Trainer:
     def save(self, seconds: float) -> None:
         """Write a checkpoint, on one process."""
         if self.world.main:
-            names = self.model.state_dict()
-            training = {f"weights.{k}": v for k, v in names.items()}
+            with self.ema.swapped():
+                averaged = {k: v.clone() for k, v in self.model.state_dict().items()}
+            training = {f"weights.{k}": v for k, v in self.model.state_dict().items()}
             training |= {f"optim.{k}": v for k, v in self.optim.state().items()}
             training |= {f"ema.{k}": v for k, v in self.ema.state().items()}
             state = {"step": self.step, "tokens": self.tokens, "seconds": seconds}
-            with self.ema.swapped():
-                checkpoint.save(
-                    self.run,
-                    self.step,
-                    self.config,
-                    self.vocab,
-                    {k: v.clone() for k, v in self.model.state_dict().items()},
-                    training,
-                    state,
-                    self.config.train.keep,
-                )
+            keep = self.config.train.keep
+            checkpoint.save(
+                self.run, self.step, self.config, self.vocab, averaged, training, state, keep
+            )
         self.world.wait()
 
     def fail(self, batch: Batch, noise: Noise | None, mine: slice) -> None:

@@ -1,0 +1,77 @@
+"""Shared fixtures. Real data lies beside the project; tests that need it skip where it is absent."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from adlm.config import (
+    Config,
+    DataConfig,
+    ModelConfig,
+    OptimConfig,
+    ProcessConfig,
+    TrainConfig,
+)
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test has an empty token cache and no data folder of the user's."""
+    monkeypatch.setenv("ADLM_CACHE", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.delenv("ADLM_DATA", raising=False)
+
+
+@pytest.fixture
+def shared() -> Path:
+    """The folder of real data sets."""
+    if not SHARED.is_dir():
+        pytest.skip(f"no real data at {SHARED}")
+    return SHARED
+
+
+@pytest.fixture
+def text_file(tmp_path: Path) -> Path:
+    """A small corpus with some structure."""
+    path = tmp_path / "corpus.txt"
+    words = ["the", "union", "is", "strong", "and", "free", "peace", "war", "law", "states"]
+    lines = [" ".join(words[(i * k + k) % 10] for k in range(1, 12)) + "." for i in range(400)]
+    path.write_text("\n".join(lines))
+    return path
+
+
+def make_config(corpus: Path | str, objective: str = "mdlm", **train: object) -> Config:
+    """A run that takes a second."""
+    settings: dict = {"steps": 8, "batch": 4, "precision": "fp32", "log_every": 1, "eval_rows": 4}
+    settings |= train
+    return Config(
+        objective=objective,
+        data=DataConfig(name=str(corpus), tokenizer="byte", length=16),
+        model=ModelConfig(width=16, blocks=2, heads=2, conv=3),
+        process=ProcessConfig(),
+        optim=OptimConfig(warmup=2, ema=0.9),
+        train=TrainConfig(**settings),
+    )
+
+
+@pytest.fixture
+def adlm_cli() -> Callable[..., subprocess.CompletedProcess]:
+    """Run the real command line in a process of its own."""
+
+    def call(*words: object, **env: str) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [sys.executable, "-m", "adlm", *map(str, words)],
+            capture_output=True,
+            text=True,
+            env={**os.environ, **env},
+            timeout=300,
+        )
+
+    return call

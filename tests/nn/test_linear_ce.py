@@ -1,0 +1,60 @@
+"""The chunked head against the plain formula, in values and gradients."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from adlm.nn import linear_ce
+
+
+@pytest.mark.parametrize("forbid", [None, 2])
+@pytest.mark.parametrize("rows_at_once", [1, 3, 100])
+def test_chunked_equals_plain(monkeypatch, forbid, rows_at_once):
+    vocab, width, count = 7, 5, 8
+    monkeypatch.setattr(linear_ce, "CHUNK_ELEMENTS", rows_at_once * vocab)
+    torch.manual_seed(0)
+    h, weight, bias = (
+        torch.randn(shape, dtype=torch.float64, requires_grad=True)
+        for shape in ((count, width), (vocab, width), (vocab,))
+    )
+    target = torch.tensor([0, 1, 3, 4, 5, 6, 0, 1])
+    scale = torch.rand(count, dtype=torch.float64)
+    total, nll = linear_ce.linear_cross_entropy(h, weight, bias, target, scale, forbid)
+    (2 * total).backward()
+    got = [p.grad.clone() for p in (h, weight, bias)]
+    for p in (h, weight, bias):
+        p.grad = None
+    logits = h @ weight.T + bias
+    if forbid is not None:
+        keep = [v for v in range(vocab) if v != forbid]
+        logits = logits[:, keep]
+        target = torch.tensor([keep.index(t) for t in target.tolist()])
+    expected = F.cross_entropy(logits, target, reduction="none")
+    (2 * (expected * scale).sum()).backward()
+    assert torch.allclose(nll, expected, rtol=1e-12)
+    assert torch.allclose(total, (expected * scale).sum(), rtol=1e-12)
+    for a, p in zip(got, (h, weight, bias), strict=True):
+        assert torch.allclose(a, p.grad, rtol=1e-10, atol=1e-12)
+
+
+def test_no_rows_is_no_loss():
+    h = torch.zeros(0, 4, requires_grad=True)
+    weight = torch.randn(6, 4, requires_grad=True)
+    total, nll = linear_ce.linear_cross_entropy(
+        h, weight, None, torch.zeros(0, dtype=torch.long), torch.zeros(0)
+    )
+    total.backward()
+    assert total.item() == 0
+    assert len(nll) == 0
+    assert (weight.grad == 0).all()
+
+
+def test_losses_are_fp32_under_bf16():
+    h, weight = torch.randn(4, 8), torch.randn(16, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        total, nll = linear_ce.linear_cross_entropy(
+            h, weight, None, torch.arange(4), torch.ones(4)
+        )
+    assert nll.dtype == total.dtype == torch.float32

@@ -1,0 +1,98 @@
+"""What may change a prediction, and what may not."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from adlm.config import Config, ModelConfig
+from adlm.models.denoiser import Denoiser
+from adlm.models.sizes import parameters
+from adlm.nn.cache import Cache
+from adlm.nn.config import TrunkConfig
+
+SHAPE = TrunkConfig(width=16, blocks=3, heads=2, conv=5, qk_norm=True)
+
+
+def model(causal: bool, cfg: TrunkConfig = SHAPE) -> Denoiser:
+    torch.manual_seed(0)
+    made = Denoiser(20, cfg, causal, max_length=32).double()
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return made.eval()
+
+
+def tokens(rows: int, length: int, seed: int = 1) -> torch.Tensor:
+    return torch.randint(0, 20, (rows, length), generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("time", [0, 8])
+def test_batch_of_n_is_n_singles(causal, time):
+    net = model(causal, TrunkConfig(width=16, blocks=2, heads=2, conv=3, time=time))
+    x = tokens(4, 9)
+    sigma = torch.rand(4).double() if time else None
+    together = net.logits(x, sigma=sigma)
+    for i in range(4):
+        alone = net.logits(x[i : i + 1], sigma=None if sigma is None else sigma[i : i + 1])
+        assert torch.allclose(together[i], alone[0], atol=1e-12)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_padding_changes_nothing(causal):
+    net, x = model(causal), tokens(2, 8)
+    padded = torch.cat((x, tokens(2, 4, seed=2)), dim=1)
+    segment = torch.where(torch.arange(12) < 8, 0, -1).expand(2, -1)
+    assert torch.allclose(net.logits(padded, segment)[:, :8], net.logits(x), atol=1e-12)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_packing_neighbours_change_nothing(causal):
+    net, x = model(causal), tokens(1, 10)
+    segment = torch.tensor([[0] * 4 + [1] * 6])
+    packed = net.logits(x, segment)
+    # rotary positions are relative, so a document reads the same wherever it starts
+    assert torch.allclose(packed[:, :4], net.logits(x[:, :4]), atol=1e-10)
+    assert torch.allclose(packed[:, 4:], net.logits(x[:, 4:]), atol=1e-10)
+
+
+def test_causal_never_looks_ahead_and_bidirectional_does():
+    x = tokens(1, 8)
+    changed = x.clone()
+    changed[0, 5] = (changed[0, 5] + 1) % 20
+    causal, free = model(True), model(False)
+    assert torch.equal(causal.logits(x)[:, :5], causal.logits(changed)[:, :5])
+    assert not torch.allclose(causal.logits(x)[:, 5:], causal.logits(changed)[:, 5:])
+    assert not torch.allclose(free.logits(x)[:, :5], free.logits(changed)[:, :5])
+
+
+@pytest.mark.parametrize("chunks", [[1] * 9, [4, 1, 1, 3], [9]])
+def test_cache_equals_no_cache(chunks):
+    net, x = model(True), tokens(3, 9)
+    cache, parts, start = Cache.empty(SHAPE.blocks), [], 0
+    for size in chunks:
+        parts.append(net.logits(x[:, start : start + size], cache=cache))
+        start += size
+    assert torch.allclose(torch.cat(parts, dim=1), net.logits(x), atol=1e-10)
+
+
+def test_published_dit_has_the_published_number_of_parameters():
+    dit = ModelConfig(width=768, blocks=12, heads=12, time=128)
+    assert parameters(Config(model=dit), 50258) == 169_627_218
+
+
+def test_a_fresh_model_predicts_every_token_alike():
+    for time in (0, 8):
+        net = Denoiser(20, TrunkConfig(width=16, blocks=2, heads=2, conv=3, time=time), False)
+        assert (net.logits(tokens(2, 5)) == 0).all()
+
+
+def test_compiled_equals_eager():
+    torch.manual_seed(0)
+    net = Denoiser(20, TrunkConfig(width=16, blocks=1, heads=2, conv=3), False)
+    for parameter in net.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    x = tokens(2, 8)
+    eager = net.logits(x)
+    net.trunk.compile()
+    assert torch.allclose(net.logits(x), eager, atol=1e-5)

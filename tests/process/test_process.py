@@ -1,0 +1,94 @@
+"""Schedules, time draws and masking."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adlm import registry
+from adlm.errors import UserError
+from adlm.process.mask import bernoulli, exact_k
+from adlm.process.schedule import make_schedule
+from adlm.types import Noise
+
+SCHEDULES = ["log-linear", "cosine", "polynomial", "polynomial:0.7"]
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedule_is_consistent(name):
+    schedule = make_schedule(name)
+    t = torch.linspace(0.02, 0.98, 49, dtype=torch.float64, requires_grad=True)
+    alpha = schedule.alpha(t)
+    (slope,) = torch.autograd.grad(alpha.sum(), t)
+    t = t.detach()
+    alpha = alpha.detach()
+    assert (alpha[1:] < alpha[:-1]).all()
+    assert torch.allclose(schedule.dalpha(t), slope)
+    assert torch.allclose(schedule.weight(t), -slope / (1 - alpha))
+    assert torch.allclose(schedule.t_of_alpha(alpha), t)
+    assert torch.allclose(schedule.t_of_weight(schedule.weight(t)), t)
+    ends = schedule.alpha(torch.tensor([0.0, 1.0], dtype=torch.float64))
+    assert torch.allclose(ends, torch.tensor([1.0, 0.0], dtype=torch.float64), atol=1e-12)
+
+
+@pytest.mark.parametrize("spec", ["polynomial:x", "polynomial:-1", "log-linear:2", "linear"])
+def test_bad_schedule_is_one_sentence(spec):
+    with pytest.raises(UserError):
+        make_schedule(spec)
+
+
+@pytest.mark.parametrize("name", ["uniform", "antithetic", "stratified"])
+@pytest.mark.parametrize("count", [1, 2, 5, 64])
+def test_times_are_uniform_on_the_unit_interval(name, count):
+    draw = registry.lookup("times", name)
+    u = torch.rand(4000, count, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    t = torch.stack([draw(row) for row in u]).flatten()
+    assert t.min() > 0
+    assert t.max() <= 1
+    grid = torch.linspace(0.05, 0.95, 19, dtype=torch.float64)
+    share = (t[None] <= grid[:, None]).double().mean(dim=1)
+    assert (share - grid).abs().max() < 4 * 0.5 / (len(t) ** 0.5) * count**0.5
+
+
+@pytest.mark.parametrize("name", ["antithetic", "stratified"])
+def test_spread_times_vary_less(name):
+    u = torch.rand(2000, 8, generator=torch.Generator().manual_seed(0))
+    spread = torch.stack([registry.lookup("times", name)(row) for row in u]).mean(dim=1).var()
+    plain = torch.stack([registry.lookup("times", "uniform")(row) for row in u]).mean(dim=1).var()
+    assert spread < 0.1 * plain
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 6), st.integers(1, 9), st.integers(0, 10_000), st.sampled_from(["b", "k"]))
+def test_protected_positions_are_never_hidden(rows, length, seed, rule):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randint(0, 5, (rows, length), generator=generator)
+    maskable = torch.rand(rows, length, generator=generator) < 0.6
+    t = 1 - torch.rand(rows, generator=generator)
+    noise = Noise(t, torch.rand(rows, length, generator=generator))
+    apply = bernoulli if rule == "b" else exact_k
+    noised = apply(x, maskable, noise, 9, make_schedule("log-linear"))
+    assert not (noised.masked & ~maskable).any()
+    assert torch.equal(noised.z == 9, noised.masked)
+    assert torch.equal(noised.z[~noised.masked], x[~noised.masked])
+    if rule == "k":
+        n = maskable.sum(dim=1)
+        k = noised.masked.sum(dim=1)
+        assert torch.equal(k, torch.ceil(t * n).long().clamp(min=1).minimum(n))
+
+
+def test_exact_k_is_uniform_over_k_and_over_subsets():
+    rows, length = 60_000, 3
+    generator = torch.Generator().manual_seed(0)
+    t = 1 - torch.rand(rows, generator=generator)
+    noise = Noise(t, torch.rand(rows, length, generator=generator))
+    x = torch.zeros(rows, length, dtype=torch.long)
+    masked = exact_k(x, x == 0, noise, 9, None).masked
+    code = (masked * torch.tensor([1, 2, 4])).sum(dim=1)
+    counts = torch.bincount(code, minlength=8).double()
+    expected = torch.tensor([0, 1, 1, 1, 1, 1, 1, 3], dtype=torch.float64) / 9 * rows
+    assert counts[0] == 0
+    chi_square = ((counts - expected)[1:] ** 2 / expected[1:]).sum()
+    assert chi_square < 22.5  # 6 degrees of freedom, p = 0.001

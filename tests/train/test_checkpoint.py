@@ -1,0 +1,102 @@
+"""A checkpoint is whole or refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from adlm.data.vocab import byte_vocab
+from adlm.errors import UserError
+from adlm.models.hub import load_model
+from adlm.train import checkpoint
+from adlm.train.run import train
+from tests.conftest import make_config
+
+
+@pytest.fixture
+def saved(text_file, tmp_path):
+    train(make_config(text_file, steps=2), tmp_path / "run")
+    return checkpoint.find(tmp_path / "run")
+
+
+def forge(folder) -> None:
+    """Make the manifest agree with the files again."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"] = {name: checkpoint._describe(folder / name) for name in manifest["files"]}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def cut(path) -> None:
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def flip(path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(bytes(data))
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json", "vocab.json"])
+@pytest.mark.parametrize(("damage", "says"), [("rm", "missing"), (cut, "truncated"), (flip, "sha256")])
+def test_damage_is_found_before_use(saved, name, damage, says):
+    (saved / name).unlink() if damage == "rm" else damage(saved / name)
+    with pytest.raises(UserError, match=says):
+        checkpoint.load(saved)
+
+
+def test_a_foreign_tokenizer_is_found(saved):
+    byte_vocab().tokenizer.save(str(saved / "tokenizer.json"))
+    text = (saved / "tokenizer.json").read_text().replace("byte", "byte", 1)
+    (saved / "tokenizer.json").write_text(text.replace("<|eos|>", "<|end|>"))
+    forge(saved)
+    with pytest.raises(UserError, match="not the tokenizer of this checkpoint"):
+        checkpoint.load(saved)
+
+
+def test_foreign_weights_are_found(saved, text_file, tmp_path):
+    from dataclasses import replace
+
+    config = make_config(text_file, steps=1)
+    train(replace(config, model=replace(config.model, width=32)), tmp_path / "other")
+    shutil.copy(checkpoint.find(tmp_path / "other") / "model.safetensors", saved)
+    forge(saved)
+    with pytest.raises(UserError, match="has shape"):
+        load_model(checkpoint.load(saved))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("{", "damaged"), ('{"format": 1}', "damaged"), ('{"format": 99, "files": {}}', "format 99")],
+)
+def test_bad_manifests(saved, text, says):
+    (saved / "manifest.json").write_text(text)
+    with pytest.raises(UserError, match=says):
+        checkpoint.load(saved)
+
+
+def test_what_is_no_checkpoint(tmp_path):
+    with pytest.raises(UserError, match="there is no checkpoint"):
+        checkpoint.load(tmp_path / "nothing")
+    with pytest.raises(UserError, match="neither a checkpoint"):
+        checkpoint.load(tmp_path)
+
+
+def test_a_full_disk_keeps_the_earlier_checkpoints(saved, monkeypatch):
+    run = saved.parents[1]
+    loaded = checkpoint.load(saved)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    with pytest.raises(UserError, match="No space left.*earlier ones are untouched"):
+        checkpoint.save(run, 3, loaded.config, loaded.vocab, {}, {}, {}, keep=1)
+    assert checkpoint.find(run) == saved
+    assert not list((run / "checkpoints").glob(".*"))
+
+
+def test_only_the_newest_are_kept(text_file, tmp_path):
+    train(make_config(text_file, steps=8, save_every=2, keep=2), tmp_path / "run")
+    assert [p.name for p in checkpoint.steps(tmp_path / "run")] == ["step-00000006", "step-00000008"]

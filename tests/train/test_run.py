@@ -1,0 +1,235 @@
+"""Training: resume to the bit, survive kill -9, signals, several processes, bad losses."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from adlm.config import Config, to_dict
+from adlm.errors import RunStopped, UserError
+from adlm.train import checkpoint
+from adlm.train.log import read
+from adlm.train.run import train
+from tests.conftest import make_config
+
+TIMES = {"seconds", "tokens_per_s"}
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(checkpoint.find(run) / "train.safetensors")
+
+
+def metrics(run: Path) -> list[dict]:
+    return [{k: v for k, v in r.items() if k not in TIMES} for r in read(run / "metrics.jsonl")]
+
+
+def assert_same_run(a: Path, b: Path) -> None:
+    left, right = weights(a), weights(b)
+    assert left.keys() == right.keys()
+    assert all(torch.equal(left[k], right[k]) for k in left)
+    assert metrics(a) == metrics(b)
+
+
+@pytest.mark.parametrize("objective", ["ar", "mdlm"])
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_resume_equals_uninterrupted_bit_for_bit(text_file, tmp_path, objective, optimizer):
+    config = make_config(text_file, objective, eval_every=2, save_every=3)
+    config = replace(
+        config,
+        optim=replace(config.optim, name=optimizer, decay="constant"),
+        model=replace(config.model, dropout=0.1),
+    )
+    assert train(config, tmp_path / "whole") == 0
+    half = replace(config, train=replace(config.train, steps=5))
+    assert train(half, tmp_path / "parts") == 0
+    assert train(config, tmp_path / "parts", resume=True) == 0
+    # the shorter run evaluates at its own end; that line is its only difference
+    extra = [r for r in metrics(tmp_path / "parts") if r["step"] == 5 and "valid_nll" in r]
+    assert len(extra) == 1
+    left, right = weights(tmp_path / "whole"), weights(tmp_path / "parts")
+    assert all(torch.equal(left[k], right[k]) for k in left)
+    assert metrics(tmp_path / "whole") == [r for r in metrics(tmp_path / "parts") if r not in extra]
+
+
+def start(config: Config, run: Path, *more: str) -> subprocess.Popen:
+    """The real program on a configuration, in a process of its own."""
+    code = (
+        "import json, sys; from pathlib import Path; from adlm.config import from_dict;"
+        "from adlm.train.run import train; import torch; torch.set_num_threads(1);"
+        "sys.exit(train(from_dict(json.loads(sys.argv[1])), Path(sys.argv[2]), True))"
+    )
+    return subprocess.Popen(
+        [sys.executable, *more, "-c", code, json.dumps(to_dict(config)), str(run)],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_killed_at_random_moments_it_still_ends_at_the_same_bits(text_file, tmp_path):
+    config = make_config(text_file, steps=300, eval_every=50, save_every=2)
+    process = start(config, tmp_path / "whole")
+    process.communicate()
+    assert process.returncode == 0
+    dice = random.Random(0)
+    run, kills = tmp_path / "killed", 0
+    while kills < 6:
+        process = start(config, run)
+        known = checkpoint.steps(run)[-1:]
+        while process.poll() is None and checkpoint.steps(run)[-1:] == known:
+            time.sleep(0.005)
+        time.sleep(dice.uniform(0, 0.15))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        if process.returncode != -signal.SIGKILL:
+            break
+        kills += 1
+    assert kills >= 5
+    process = start(config, run)
+    process.communicate()
+    assert process.returncode == 0
+    assert_same_run(tmp_path / "whole", run)
+    assert not list((run / "checkpoints").glob(".*.tmp"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_save_and_leave_and_resume_goes_on(text_file, tmp_path, number):
+    config = make_config(text_file, steps=4000, save_every=0)
+    run = tmp_path / "run"
+    process = start(config, run)
+    while not (run / "metrics.jsonl").exists() or len(read(run / "metrics.jsonl")) < 5:
+        time.sleep(0.01)
+        assert process.poll() is None
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert "--resume goes on" in said
+    (saved,) = checkpoint.steps(run)
+    step = int(saved.name.split("-")[1])
+    assert step == metrics(run)[-1]["step"] < 4000
+    short = replace(config, train=replace(config.train, steps=step + 2))
+    assert train(short, run, resume=True) == 0
+    assert checkpoint.find(run).name == f"step-{step + 2:08d}"
+
+
+GRADIENTS = """
+import json, os, sys
+from pathlib import Path
+import torch
+from safetensors.torch import save_file
+from adlm.config import from_dict
+from adlm.train import distributed
+from adlm.train.loop import Trainer
+from adlm.data.loader import share
+torch.set_num_threads(1)
+world = distributed.start("cpu")
+trainer = Trainer(from_dict(json.loads(sys.argv[1])), Path("."), world, "cpu")
+torch.manual_seed(0)
+for p in trainer.model.parameters():
+    torch.nn.init.normal_(p, std=0.3)
+cfg = trainer.config.train
+noise = trainer.objective.noise(cfg.batch, trainer.rows.length, torch.Generator().manual_seed(5))
+index = trainer.order.step(0)
+mine = share(cfg.batch, world.rank, world.size)
+trainer.accumulate(
+    trainer.rows.batch(index[mine]),
+    None if noise is None else noise[mine],
+    int(trainer.rows.count[index].sum()),
+)
+if world.main:
+    save_file({n: p.grad for n, p in trainer.model.named_parameters()}, sys.argv[2])
+world.wait()
+distributed.finish(world)
+"""
+
+
+def torchrun(processes: int, *words: str) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
+    command += ["--master-port", str(random.randint(20000, 40000))]
+    done = subprocess.run(
+        [*command, *words],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("objective", ["ar", "mdlm"])
+def test_two_processes_have_the_gradients_of_one(text_file, tmp_path, objective):
+    script = tmp_path / "gradients.py"
+    script.write_text(GRADIENTS)
+    found = []
+    for processes, micro in ((1, 0), (2, 0), (2, 2)):
+        config = make_config(text_file, objective, batch=7, micro=micro)
+        torchrun(processes, str(script), json.dumps(to_dict(config)), str(tmp_path / "g"))
+        found.append(load_file(tmp_path / "g"))
+    for other in found[1:]:
+        for name, gradient in found[0].items():
+            assert torch.allclose(gradient, other[name], rtol=1e-4, atol=1e-6), name
+    assert any(g.abs().max() > 1e-3 for g in found[0].values())
+
+
+def test_torchrun_trains_as_one_process_does(text_file, tmp_path):
+    words = ["laptop-mdlm", "--data", str(text_file), "--data.tokenizer", "byte"]
+    words += ["--data.length", "16", "--model.width", "16", "--model.heads", "2"]
+    words += ["--model.blocks", "1", "--train.steps", "6", "--train.batch", "8"]
+    words += ["--train.precision", "fp32", "--train.log_every", "1", "--train.eval_rows", "4"]
+    for processes in (1, 2):
+        torchrun(processes, "-m", "adlm", "train", *words, "--out", str(tmp_path / str(processes)))
+    one, two = metrics(tmp_path / "1"), metrics(tmp_path / "2")
+    assert len(one) == len(two)
+    for a, b in zip(one, two, strict=True):
+        assert a.keys() == b.keys()
+        assert all(abs(a[k] - b[k]) < 1e-3 * (1 + abs(a[k])) for k in a)
+
+
+def test_a_loss_that_is_not_finite_stops_with_the_batch(text_file, tmp_path):
+    config = make_config(text_file, steps=50, save_every=1)
+    config = replace(config, optim=replace(config.optim, name="adamw", lr=1e36, clip=0.0, warmup=0))
+    with pytest.raises(RunStopped, match="not finite at step") as caught:
+        train(config, tmp_path / "run")
+    assert "optim.lr" in str(caught.value)
+    (kept,) = (tmp_path / "run").glob("bad-step-*.safetensors")
+    assert load_file(kept)["x"].shape == (4, 16)
+
+
+def test_accumulation_changes_nothing_but_rounding(text_file, tmp_path):
+    config = make_config(text_file, steps=4)
+    train(config, tmp_path / "whole")
+    train(replace(config, train=replace(config.train, micro=1)), tmp_path / "pieces")
+    for a, b in zip(metrics(tmp_path / "whole"), metrics(tmp_path / "pieces"), strict=True):
+        assert all(abs(a[k] - b[k]) < 1e-3 * (1 + abs(a[k])) for k in a)
+
+
+def test_tensorboard_events_are_written(text_file, tmp_path):
+    train(make_config(text_file, steps=2, tensorboard=True), tmp_path / "run")
+    assert list((tmp_path / "run" / "tensorboard").iterdir())
+
+
+def test_folders_of_other_runs_are_refused_and_kept(text_file, tmp_path):
+    config = make_config(text_file, steps=2)
+    train(config, tmp_path / "run")
+    before = sorted(p.name for p in (tmp_path / "run").rglob("*"))
+    with pytest.raises(UserError, match="holds a run already"):
+        train(config, tmp_path / "run")
+    other = replace(config, model=replace(config.model, width=32))
+    with pytest.raises(UserError, match=r"other settings \(model.width\)"):
+        train(other, tmp_path / "run", resume=True)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "keep.txt").write_text("mine")
+    with pytest.raises(UserError, match="not empty"):
+        train(config, tmp_path / "notes")
+    assert before == sorted(p.name for p in (tmp_path / "run").rglob("*"))
+    assert [p.name for p in (tmp_path / "notes").iterdir()] == ["keep.txt"]
