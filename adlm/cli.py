@@ -93,6 +93,8 @@ def run(function: Callable[..., Any], name: str, words: list[str]) -> int:
         function, skip={"config"}, as_positional=True, fail_untyped=False, sub_configs=False
     )
     configured = "config" in signature
+    if words and not needed and own and not words[0].startswith("-"):
+        words = [f"--{own[0]}", *words]  # the first option's name may be left out
     words = [re.sub(r"^--(\w+)(?=$|=)", lambda m: SHORT.get(m[0], m[0]), w) for w in words]
     if configured:
         add_config(parser, words)
@@ -138,7 +140,9 @@ def add_config(parser: Any, words: list[str]) -> None:
     first.add_argument("--size")
     known, _ = first.parse_known_args([w for w in words if w not in ("-h", "--help")])
     helping = "-h" in words or "--help" in words
-    base = recipe(known.recipe or "laptop-mdlm", known.size) if known.recipe or helping else Config()
+    base = (
+        recipe(known.recipe or "laptop-mdlm", known.size) if known.recipe or helping else Config()
+    )
     parser.add_class_arguments(Config, sub_configs=False)
     values = to_dict(base)
     values["optim"]["betas"] = base.optim.betas

@@ -220,7 +220,7 @@ def from_dict(values: dict[str, Any], cls: type = Config, where: str = "config")
     for name, value in values.items():
         default = hints[name].default_factory
         if dataclasses.is_dataclass(default):
-            made[name] = from_dict(value, default, f"{where}.{name}")  # type: ignore[arg-type]
+            made[name] = from_dict(value, default, f"{where}.{name}")
         else:
             made[name] = tuple(value) if isinstance(value, list) else value
     return cls(**made)

@@ -1,4 +1,4 @@
-"""The one decorator: every extension axis is a table of names, filled by the files of one folder."""
+"""The one decorator: an extension axis is a table of names, filled by the files of one folder."""
 
 from __future__ import annotations
 

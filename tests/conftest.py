@@ -1,4 +1,4 @@
-"""Shared fixtures. Real data lies beside the project; tests that need it skip where it is absent."""
+"""Shared fixtures. Real data lies beside the project; tests that need it skip without it."""
 
 from __future__ import annotations
 

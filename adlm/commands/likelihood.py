@@ -82,9 +82,7 @@ def start(
     auto = estimator == "auto"
     objective = evaluator(saved.config, saved.vocab) if auto else make(saved.config, saved.vocab)
     model = load_model(saved, where)
-    found = score(
-        model, objective, rows, spread(len(rows), limit), draws, seed, batch, where, how
-    )
+    found = score(model, objective, rows, spread(len(rows), limit), draws, seed, batch, where, how)
     if not math.isfinite(found.nll):
         raise UserError(f"{saved.path} gives a likelihood that is not finite on {chosen.name}")
     result = {

@@ -32,7 +32,9 @@ def lines(path: Path) -> Iterator[str]:
                     raise UserError(f"{path} is not a text file: it has NUL bytes")
                 yield line.rstrip("\r\n")
         except UnicodeDecodeError as error:
-            raise UserError(f"{path} is not UTF-8 text (byte {error.start}: {error.reason})") from None
+            raise UserError(
+                f"{path} is not UTF-8 text (byte {error.start}: {error.reason})"
+            ) from None
 
 
 def pieces(path: Path) -> Iterator[str]:

@@ -86,7 +86,7 @@ def _named(config: DataConfig, split: str) -> Source:
                 return Source(
                     name,
                     split,
-                    lambda: map(declared.detokenize, declared.read(path, split)),
+                    lambda path=path: map(declared.detokenize, declared.read(path, split)),
                     _fingerprint(inner, name, split),
                     sum(p.stat().st_size for p in inner),
                 )
@@ -113,7 +113,9 @@ def _from_files(path: Path, split: str, field: str) -> Source:
         marked = [p for p in every if p.name.lower().startswith(sum(ALIASES.values(), ()))]
         if marked and not own:
             names = ", ".join(p.name for p in marked[:5])
-            raise UserError(f"the folder {path} has no file for the split '{split}' (it has {names})")
+            raise UserError(
+                f"the folder {path} has no file for the split '{split}' (it has {names})"
+            )
         chosen, rule = (own, False) if marked else (every, True)
     for file in chosen:
         if not file.stat().st_size:

@@ -111,7 +111,8 @@ def make_vocab(tokenizer: Tokenizer) -> Vocab:
     tokenizer.no_padding()
     tokenizer.no_truncation()
     eos = ids["eos"]
-    assert eos is not None and ids["mask"] is not None
+    assert eos is not None
+    assert ids["mask"] is not None
     bos = ids["bos"] if ids["bos"] is not None else eos
     pad = ids["pad"] if ids["pad"] is not None else eos
     return Vocab(tokenizer, mask=ids["mask"], bos=bos, eos=eos, pad=pad)

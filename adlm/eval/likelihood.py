@@ -101,7 +101,11 @@ def score(
         for low in range(0, len(index), batch):
             part = index[low : low + batch]
             clean = rows.batch(part)
-            made = [] if objective.exact else [row_noise(seed, int(r), draws, rows.length) for r in part]
+            made = (
+                []
+                if objective.exact
+                else [row_noise(seed, int(r), draws, rows.length) for r in part]
+            )
             for draw in range(draws):
                 noise = None
                 if not objective.exact:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from adlm.config import Config, ModelConfig
+from adlm import registry
+from adlm.config import Config
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError, nearest
 from adlm.models.denoiser import Denoiser
-from adlm import registry
 
 
 @dataclass(frozen=True)

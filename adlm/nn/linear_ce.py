@@ -36,7 +36,8 @@ def linear_cross_entropy(
 
     Example:
         >>> h, w = torch.zeros(1, 2), torch.zeros(5, 2)
-        >>> total, nll = linear_cross_entropy(h, w, None, torch.tensor([3]), torch.ones(1), forbid=4)
+        >>> y, one = torch.tensor([3]), torch.ones(1)
+        >>> total, nll = linear_cross_entropy(h, w, None, y, one, forbid=4)
         >>> bool(torch.isclose(nll[0], torch.tensor(4.0).log()))
         True
     """

@@ -30,7 +30,9 @@ class TimeEmbedding(nn.Module):
         half = TIME_FREQUENCIES // 2
         steps = torch.arange(half, dtype=torch.float32, device=sigma.device)
         phase = sigma[:, None].float() * torch.exp(-math.log(10_000) * steps / half)
-        waves = torch.cat((phase.cos(), phase.sin()), dim=-1).to(self.inner.weight.dtype)  # (B, 256)
+        waves = torch.cat((phase.cos(), phase.sin()), dim=-1).to(
+            self.inner.weight.dtype
+        )  # (B, 256)
         return F.silu(self.outer(F.silu(self.inner(waves))))
 
 
@@ -71,6 +73,7 @@ class Trunk(nn.Module):
                     nn.init.zeros_(module.bias)
         if self.modulation is not None:  # gates of zero already make each block the identity
             for block in self.blocks:
+                assert isinstance(block, Block)
                 nn.init.normal_(block.attention.out.weight, std=self.cfg.width**-0.5)
                 nn.init.normal_(block.down.weight, std=(self.cfg.mlp * self.cfg.width) ** -0.5)
 

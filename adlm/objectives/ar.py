@@ -50,6 +50,11 @@ class Autoregressive:
         row = batch.valid.nonzero()[:, 0]  # (N,) the row of each scored token
         ones = torch.ones(len(row), device=h.device)
         total, nll = linear_cross_entropy(
-            h[batch.valid], model.head.weight, model.head.bias, batch.x[batch.valid], ones, self.mask
+            h[batch.valid],
+            model.head.weight,
+            model.head.bias,
+            batch.x[batch.valid],
+            ones,
+            self.mask,
         )
         return Score(total, sum_rows(nll, row, len(batch)))

@@ -54,8 +54,9 @@ def exact_k(x: Tensor, maskable: Tensor, noise: Noise, mask_id: int, schedule: S
     Example:
         >>> x, free = torch.arange(4)[None], torch.ones(1, 4, dtype=torch.bool)
         >>> noise = Noise(torch.tensor([0.5]), torch.tensor([[0.1, 0.9, 0.2, 0.3]]))
-        >>> exact_k(x, free, noise, 9, None)
-        Noised(z=tensor([[9, 1, 9, 3]]), masked=tensor([[ True, False,  True, False]]), weight=tensor([2.]))
+        >>> noised = exact_k(x, free, noise, 9, None)
+        >>> noised.z, noised.weight
+        (tensor([[9, 1, 9, 3]]), tensor([2.]))
     """
     n = maskable.sum(dim=1)  # (B,)
     k = torch.ceil(noise.t * n).long().clamp(min=1).minimum(n)  # (B,) 0 where nothing is maskable

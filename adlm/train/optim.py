@@ -65,7 +65,7 @@ class Optimizers:
 
 
 def is_trunk_matrix(name: str, parameter: Tensor) -> bool:
-    """Hidden matrices are Muon's; embeddings, heads, norms and the taps of a convolution are not."""
+    """Hidden matrices are Muon's; embeddings, heads, norms and a convolution's taps are not."""
     return parameter.ndim == 2 and "trunk" in name.split(".") and "conv" not in name.split(".")
 
 

@@ -37,7 +37,9 @@ def train(config: Config, out: Path, resume: bool = False) -> int:
     world = distributed.start(device)
     try:
         if config.train.batch < world.size:
-            raise UserError(f"train.batch {config.train.batch} must be at least {world.size} (processes)")
+            raise UserError(
+                f"train.batch {config.train.batch} must be at least {world.size} (processes)"
+            )
         check_folder(config, out, resume)
         with StopFlag() as stop:
             trainer = Trainer(config, out, world, device)
@@ -67,7 +69,9 @@ def check_folder(config: Config, out: Path, resume: bool) -> None:
         raise UserError(f"--out {out} is a file; it must be a folder")
     if stored.is_file():
         if not resume:
-            raise UserError(f"{out} holds a run already: continue it with --resume, or take another --out")
+            raise UserError(
+                f"{out} holds a run already: continue it with --resume, or take another --out"
+            )
         try:
             old = json.loads(stored.read_text())
         except ValueError as error:

@@ -69,7 +69,9 @@ def test_two_processes_build_one_store(text_file):
         "r = open_rows(c, 'train', open_vocab(c)); print(r.store.key, len(r.store.tokens))"
     )
     runs = [
-        subprocess.Popen([sys.executable, "-c", code, str(text_file)], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(text_file)], stdout=subprocess.PIPE, text=True
+        )
         for _ in range(3)
     ]
     answers = [run.communicate()[0] for run in runs]

@@ -81,14 +81,16 @@ def test_files_of_every_kind(tmp_path):
 
     rows = [f"text {i}, with a comma" for i in range(20)]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps({"body": r}) + "\n" for r in rows))
-    (tmp_path / "a.csv").write_text("id,body\n" + "".join(f'{i},"{r}"\n' for i, r in enumerate(rows)))
+    (tmp_path / "a.csv").write_text(
+        "id,body\n" + "".join(f'{i},"{r}"\n' for i, r in enumerate(rows))
+    )
     pq.write_table(pa.table({"body": rows}), tmp_path / "a.parquet")
     with gzip.open(tmp_path / "a.jsonl.gz", "wt") as file:
         file.write((tmp_path / "a.jsonl").read_text())
     for kind in ("a.jsonl", "a.csv", "a.parquet", "a.jsonl.gz"):
         parts = {s: read(tmp_path / kind, s, field="body") for s in ("train", "valid", "test")}
         assert parts["valid"] == [rows[8], rows[18]]
-        assert sorted(sum(parts.values(), [])) == sorted(rows)
+        assert sorted(text for part in parts.values() for text in part) == sorted(rows)
 
 
 def test_a_folder_with_split_files_uses_them(tmp_path):
@@ -105,7 +107,7 @@ def test_one_text_file_is_split_without_loss(text_file):
     whole = text_file.read_text().split("\n")
     parts = [read(text_file, s) for s in ("train", "valid", "test")]
     assert all(parts)
-    assert sorted("\n".join(sum(parts, [])).split("\n")) == sorted(whole)
+    assert sorted("\n".join(text for part in parts for text in part).split("\n")) == sorted(whole)
 
 
 def test_the_hub_library_reads_a_local_folder(tmp_path):
@@ -168,7 +170,11 @@ def test_bad_names_are_one_sentence(name, split, says, monkeypatch):
     [
         ("wikitext", "a 1 @,@ 000 @-@ mile ( or so ) , it 's", "a 1,000-mile (or so), it's"),
         ("wikitext", " = = Section = = ", " == Section == "),
-        ("ptb", "the company 's <unk> rose N N to $ N million", "the company's ? rose 1 1 to $1 million"),
+        (
+            "ptb",
+            "the company 's <unk> rose N N to $ N million",
+            "the company's ? rose 1 1 to $1 million",
+        ),
         ("lm1b", 'He said : " Yes " , and left .', 'He said: "Yes", and left.'),
         ("lambada", "“hi”", '"hi"'),
     ],

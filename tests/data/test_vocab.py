@@ -66,7 +66,9 @@ def test_bert_from_files_and_from_the_package_is_bert(shared):
         ]
 
 
-@pytest.mark.parametrize("make", [byte_vocab, lambda: train_bpe(iter(TEXTS), 290), lambda: gpt2_vocab([])])
+@pytest.mark.parametrize(
+    "make", [byte_vocab, lambda: train_bpe(iter(TEXTS), 290), lambda: gpt2_vocab([])]
+)
 def test_a_text_cannot_smuggle_in_special_tokens(make):
     vocab = make()
     specials = {vocab.mask, vocab.bos, vocab.eos, vocab.pad}
@@ -79,7 +81,9 @@ def test_save_and_load(tmp_path, trained):
     trained.save(tmp_path)
     again = Vocab.load(tmp_path)
     assert again.hash == trained.hash
-    assert again.encode(["<|mask|> law"])[0].tolist() == trained.encode(["<|mask|> law"])[0].tolist()
+    assert (
+        again.encode(["<|mask|> law"])[0].tolist() == trained.encode(["<|mask|> law"])[0].tolist()
+    )
 
 
 def test_any_tokenizer_json(tmp_path, trained):

@@ -54,7 +54,5 @@ def test_no_rows_is_no_loss():
 def test_losses_are_fp32_under_bf16():
     h, weight = torch.randn(4, 8), torch.randn(16, 8)
     with torch.autocast("cpu", torch.bfloat16):
-        total, nll = linear_ce.linear_cross_entropy(
-            h, weight, None, torch.arange(4), torch.ones(4)
-        )
+        total, nll = linear_ce.linear_cross_entropy(h, weight, None, torch.arange(4), torch.ones(4))
     assert nll.dtype == total.dtype == torch.float32

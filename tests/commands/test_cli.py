@@ -1,0 +1,95 @@
+"""The command line as a user meets it: one sentence and exit code 2 for every mistake."""
+
+from __future__ import annotations
+
+import pytest
+
+from adlm.cli import COMMANDS, main
+
+CASES = [
+    ("tain", "did you mean 'train'"),
+    ("eval", "likelihood"),
+    ("eval likelyhood X", "did you mean 'likelihood'"),
+    ("train laptop-mdml", "did you mean 'laptop-mdlm'"),
+    ("train laptop-mdlm --model.widht 5", "did you mean '--model.width'"),
+    ("train laptop-mdlm --model.width abc", "model.width must be int, found 'abc'"),
+    ("train laptop-mdlm --model.conv 4", "model.conv must be 0 or an odd number, found 4"),
+    ("train laptop-mdlm --model.heads 3", "model.heads"),
+    ("train laptop-mdlm --optim.name sgd", "one of 'adamw', 'muon', found 'sgd'"),
+    ("train laptop-mdlm --optim.lr -1", "optim.lr must be above 0, found -1.0"),
+    ("train laptop-mdlm --train.steps 0", "train.steps must be at least 1"),
+    ("train laptop-mdlm --size huge", "no size 'huge'"),
+    ("train laptop-mdlm --objective mdmm --out {out}", "did you mean 'mdlm'"),
+    ("train laptop-mdlm --process.masking fuzzy --out {out}", "bernoulli, exact-k"),
+    ("train laptop-mdlm --process.steps 8 --out {out}", "process.steps must be 0"),
+    ("train laptop-mdlm --process.conditioned --out {out}", "needs model.time"),
+    ("train laptop-mdlm --data no/such.txt --out {out}", "no file or folder no/such.txt"),
+    ("train laptop-mdlm --data.tokenizer gpt3 --out {out}", "did you mean 'gpt2'"),
+    ("train laptop-mdlm --data.tokenizer bpe:x --out {out}", "such as bpe:1024"),
+    ("train laptop-mdlm --data.dir no/folder --data ptb --out {out}", "does not exist"),
+    ("train laptop-mdlm --train.device tpu --out {out}", "device must be auto, cpu"),
+    ("train laptop-mdlm extra", "'extra' is one argument too many"),
+    ("train", "recipe"),
+    ("eval likelihood no/such/run", "there is no checkpoint or run"),
+    ("plan owt-mdlm --gpu h10", "did you mean 'h100'"),
+]
+
+
+@pytest.mark.parametrize(("words", "says"), CASES)
+def test_a_mistake_is_one_sentence_and_writes_nothing(words, says, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "out"
+    assert main(words.format(out=out).split()) == 2
+    err = capsys.readouterr().err.strip()
+    assert says in err
+    assert err.startswith("adlm: ")
+    assert "\n" not in err
+    assert not out.exists()
+    assert not (tmp_path / "runs").exists()
+
+
+def test_adlm_alone_lists_every_command(capsys):
+    assert main([]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"adlm {name}" in shown for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_shows_meanings_and_defaults(name, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main([*name.split(), "--help"])
+    assert stopped.value.code == 0
+    shown = capsys.readouterr().out
+    assert f"usage: adlm {name}" in shown
+    assert "CONFIG" not in shown
+    if name == "train":
+        assert "Taps of the short convolution" in shown
+        assert "default: 1024" not in shown or "bpe" in shown
+
+
+def test_recipes_and_plan_and_doctor_run(capsys):
+    assert main(["recipes"]) == 0
+    assert "owt-mdlm" in capsys.readouterr().out
+    assert main(["plan", "owt-mdlm", "--gpu", "gh200", "--count", "32"]) == 0
+    assert "169,627,218" in capsys.readouterr().out
+    assert main(["doctor", "laptop-mdlm"]) == 0
+    shown = capsys.readouterr().out
+    assert "GFLOP/s" in shown
+    assert "sotu: found" in shown
+
+
+def test_the_dial_sets_width_and_rate(capsys):
+    main(["plan", "lm1b-mdlm", "--gpu", "h100"])
+    small = capsys.readouterr().out
+    main(["plan", "lm1b-mdlm", "--gpu", "h100", "--size", "medium"])
+    assert small != capsys.readouterr().out
+
+
+def test_quickstart_runs_resumes_and_says_that_it_is_done(tmp_path, capsys):
+    words = ["quickstart", "--out", str(tmp_path / "q"), "--steps", "3", "--rows", "20"]
+    assert main(words) == 0
+    first = (tmp_path / "q" / "results.json").read_text()
+    assert "laptop-ar" in capsys.readouterr().err
+    assert main(words) == 0
+    assert "is done: 3 steps" in capsys.readouterr().err
+    assert (tmp_path / "q" / "results.json").read_text() == first
