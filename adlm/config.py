@@ -55,9 +55,15 @@ class ModelConfig(TrunkConfig):
 
     Attributes:
         tied: Share the input embedding with the output head.
+        anchor_blocks: Blocks of the anchor network in front; `blocks` are then the denoiser's.
+        bridge: How anchors enter the denoiser: linear (the paper's), softmax or hidden.
+        residual: Add the anchor network's hidden states to what the bridge hands on.
     """
 
     tied: bool = False
+    anchor_blocks: int = 0
+    bridge: Literal["linear", "softmax", "hidden"] = "linear"
+    residual: bool = False
 
     def __post_init__(self) -> None:
         for name in ("width", "blocks", "heads", "mlp"):
@@ -67,6 +73,7 @@ class ModelConfig(TrunkConfig):
         check(self.conv == 0 or self.conv % 2 == 1, "model.conv", self.conv, "0 or an odd number")
         check(self.conv >= 0, "model.conv", self.conv, "0 or an odd number")
         check(self.time >= 0, "model.time", self.time, "0 (no time modulation) or more")
+        check(self.anchor_blocks >= 0, "model.anchor_blocks", self.anchor_blocks, "0 or more")
         check(0 <= self.dropout < 1, "model.dropout", self.dropout, "in [0, 1)")
 
 
@@ -81,6 +88,7 @@ class ProcessConfig:
         steps: Discrete time steps T; 0 = continuous time.
         eps: Smallest time that bernoulli masking draws.
         conditioned: Let the denoiser see the noise level (needs model.time).
+        remask: Remasking probability sigma_t in the bound with discrete steps.
     """
 
     schedule: str = "log-linear"
@@ -89,10 +97,40 @@ class ProcessConfig:
     steps: int = 0
     eps: float = 0.0
     conditioned: bool = False
+    remask: float = 0.0
 
     def __post_init__(self) -> None:
+        check(0 <= self.remask <= 1, "process.remask", self.remask, "in [0, 1]")
         check(self.steps >= 0, "process.steps", self.steps, "0 (continuous time) or more")
         check(0 <= self.eps < 1, "process.eps", self.eps, "in [0, 1)")
+
+
+@dataclass(frozen=True)
+class AnchorConfig:
+    """Which tokens are anchors, and how much their prediction counts.
+
+    Attributes:
+        rule: count, frequency, corpus, tfidf, all, none, or a function of yours, module:function.
+        tau: count takes tokens that occur at most so often in their row.
+        share: frequency takes tokens up to this share of their row; corpus and tfidf mark about
+            this share of all tokens.
+        gamma: Weight of the anchor loss.
+        warmup: Share of the training over which gamma rises from 0.
+        positions: Anchor loss at all anchors (the published code) or only masked ones (the theory).
+    """
+
+    rule: str = "count"
+    tau: int = 5
+    share: float = 0.3
+    gamma: float = 3e-3
+    warmup: float = 0.003
+    positions: Literal["all", "masked"] = "masked"
+
+    def __post_init__(self) -> None:
+        check(self.tau >= 1, "anchor.tau", self.tau, "at least 1")
+        check(0 < self.share <= 1, "anchor.share", self.share, "in (0, 1]")
+        check(self.gamma >= 0, "anchor.gamma", self.gamma, "0 or more")
+        check(0 <= self.warmup <= 1, "anchor.warmup", self.warmup, "in [0, 1]")
 
 
 @dataclass(frozen=True)
@@ -180,10 +218,11 @@ class Config:
     """Everything that determines a run.
 
     Attributes:
-        objective: What is trained: ar or mdlm.
+        objective: What is trained: ar, mdlm, or with an anchor network a2r, adlm.
         data: What is read.
         model: The network.
         process: The forward process.
+        anchor: The anchors.
         optim: The optimiser.
         train: The run.
     """
@@ -192,6 +231,7 @@ class Config:
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     process: ProcessConfig = field(default_factory=ProcessConfig)
+    anchor: AnchorConfig = field(default_factory=AnchorConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
 

@@ -17,6 +17,7 @@ HOMES = {
     "schedule": "adlm.process",
     "times": "adlm.process",
     "masking": "adlm.process",
+    "anchors": "adlm.process",
     "objective": "adlm.objectives",
     "recipe": "adlm.recipes",
 }

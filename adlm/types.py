@@ -54,8 +54,20 @@ class Noised:
 
 
 @dataclass(frozen=True)
+class View:
+    """What the network is shown of a batch, and which of its predictions are scored."""
+
+    z: Tensor  # (B, L) tokens it sees
+    wanted: Tensor  # (B, L) bool: positions whose token is predicted
+    weight: Tensor  # (B,) factor of a row's cross-entropy
+    segment: Tensor | None = None  # (B, L)
+    sigma: Tensor | None = None  # (B,) noise level
+
+
+@dataclass(frozen=True)
 class Score:
     """Negative log-likelihood, or its upper bound, in nats."""
 
-    total: Tensor  # scalar with gradients: the sum over the batch
-    rows: Tensor  # (B,) without gradients
+    total: Tensor  # scalar with gradients: what is minimised, summed over the batch
+    rows: Tensor  # (B,) without gradients: the NLL or NELBO alone
+    anchor: Tensor | None = None  # (B,) without gradients: the anchor loss, before gamma

@@ -82,14 +82,7 @@ def _named(config: DataConfig, split: str) -> Source:
         for file in declared.files[split]:
             path = place / file
             if path.exists():
-                inner = sorted(path.glob("*")) if path.is_dir() else [path]
-                return Source(
-                    name,
-                    split,
-                    lambda path=path: map(declared.detokenize, declared.read(path, split)),
-                    _fingerprint(inner, name, split),
-                    sum(p.stat().st_size for p in inner),
-                )
+                return _local(declared, path, name, split)
     if declared.package:
         raise need(declared.package, "corpus", f"the data set {name}")
     if declared.hub and (split in declared.hub_splits) and find_spec("datasets"):
@@ -99,6 +92,17 @@ def _named(config: DataConfig, split: str) -> Source:
         f"{name} ({split}) was not found: put {wanted} into the folder that --data.dir or "
         "ADLM_DATA names, or pip install 'adlm[data]' to load it from the hub"
     )
+
+
+def _local(declared: DataSet, path: Path, name: str, split: str) -> Source:
+    def read() -> Iterator[str]:
+        return map(declared.detokenize, declared.read(path, split))
+
+    inner = sorted(path.glob("*")) if path.is_dir() else [path]
+    size = sum(p.stat().st_size for p in inner)
+    if not size:
+        raise UserError(f"{path} is empty")
+    return Source(name, split, read, _fingerprint(inner, name, split), size)
 
 
 def _from_files(path: Path, split: str, field: str) -> Source:

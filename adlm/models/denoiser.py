@@ -45,6 +45,10 @@ class Denoiser(nn.Module):
     def causal(self) -> bool:
         return self.trunk.causal
 
+    def new_cache(self) -> Cache:
+        """An empty memory for causal decoding."""
+        return Cache.empty(sum(t.depth for t in self.modules() if isinstance(t, Trunk)))
+
     def hidden(
         self,
         z: Tensor,

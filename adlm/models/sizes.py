@@ -11,9 +11,10 @@ import torch
 
 from adlm import registry
 from adlm.config import Config
-from adlm.data.vocab import Vocab
 from adlm.errors import UserError, nearest
+from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
+from adlm.process.anchors import NEEDS_TABLE
 
 
 @dataclass(frozen=True)
@@ -55,18 +56,18 @@ def resize(config: Config, name: str) -> Config:
 def build(config: Config, vocab_size: int) -> Denoiser:
     """The network of a configuration, freshly initialised."""
     causal = registry.lookup("objective", config.objective).causal
-    return Denoiser(vocab_size, config.model, causal, config.data.length, config.model.tied)
-
-
-def build_for(config: Config, vocab: Vocab) -> Denoiser:
-    """The network for a vocabulary."""
-    return build(config, vocab.size)
+    length = config.data.length
+    if config.model.anchor_blocks:
+        needs_table = config.anchor.rule in NEEDS_TABLE
+        return Anchored(vocab_size, config.model, causal, length, needs_table)
+    return Denoiser(vocab_size, config.model, causal, length, config.model.tied)
 
 
 def parameters(config: Config, vocab_size: int) -> int:
     """Number of weights, counted on a network that takes no memory.
 
     Example:
+        >>> from adlm.config import ModelConfig
         >>> dit = ModelConfig(width=768, blocks=12, heads=12, time=128)
         >>> parameters(Config(model=dit), 50258)  # MDLM small, as published
         169627218

@@ -41,3 +41,7 @@ class Cache:
     @classmethod
     def empty(cls, blocks: int) -> Cache:
         return cls([BlockCache() for _ in range(blocks)])
+
+    def split(self, first: int) -> tuple[Cache, Cache]:
+        """Views of the first blocks and of the rest, for two trunks in a row."""
+        return Cache(self.blocks[:first], self.length), Cache(self.blocks[first:], self.length)

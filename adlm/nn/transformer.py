@@ -48,11 +48,14 @@ class Trunk(nn.Module):
     cos: Tensor
     sin: Tensor
 
-    def __init__(self, cfg: TrunkConfig, causal: bool, max_length: int = 1024):
+    def __init__(
+        self, cfg: TrunkConfig, causal: bool, max_length: int = 1024, depth: int | None = None
+    ):
         super().__init__()
         self.cfg = cfg
         self.causal = causal
-        self.blocks = nn.ModuleList(Block(cfg, causal) for _ in range(cfg.blocks))
+        self.depth = cfg.blocks if depth is None else depth
+        self.blocks = nn.ModuleList(Block(cfg, causal) for _ in range(self.depth))
         self.norm = nn.LayerNorm(cfg.width, bias=False)
         self.modulation = nn.Linear(cfg.time, 2 * cfg.width) if cfg.time else None
         self.time = TimeEmbedding(cfg.time) if cfg.time else None

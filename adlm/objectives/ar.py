@@ -7,11 +7,9 @@ from torch import Tensor
 
 from adlm.config import Config
 from adlm.data.vocab import Vocab
-from adlm.models.denoiser import Denoiser
-from adlm.nn.linear_ce import linear_cross_entropy
-from adlm.objectives.base import sum_rows
+from adlm.objectives.base import Base
 from adlm.registry import register
-from adlm.types import Batch, Noise, Score
+from adlm.types import Batch, Noise, View
 
 
 def shift_right(x: Tensor, segment: Tensor | None, bos: int) -> Tensor:
@@ -32,7 +30,7 @@ def shift_right(x: Tensor, segment: Tensor | None, bos: int) -> Tensor:
 
 
 @register("objective", "ar")
-class Autoregressive:
+class Autoregressive(Base):
     """Next-token prediction."""
 
     causal = True
@@ -45,16 +43,7 @@ class Autoregressive:
     def noise(self, rows: int, length: int, generator: torch.Generator) -> None:
         return None
 
-    def score(self, model: Denoiser, batch: Batch, noise: Noise | None) -> Score:
-        h = model.hidden(shift_right(batch.x, batch.segment, self.bos), batch.segment)  # (B, L, D)
-        row = batch.valid.nonzero()[:, 0]  # (N,) the row of each scored token
-        ones = torch.ones(len(row), device=h.device)
-        total, nll = linear_cross_entropy(
-            h[batch.valid],
-            model.head.weight,
-            model.head.bias,
-            batch.x[batch.valid],
-            ones,
-            self.mask,
-        )
-        return Score(total, sum_rows(nll, row, len(batch)))
+    def view(self, batch: Batch, noise: Noise | None) -> View:
+        ones = torch.ones(len(batch), device=batch.x.device)
+        seen = shift_right(batch.x, batch.segment, self.bos)
+        return View(seen, batch.valid, ones, batch.segment)

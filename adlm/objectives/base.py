@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from adlm import registry
 from adlm.config import Config
 from adlm.data.vocab import Vocab
 from adlm.models.denoiser import Denoiser
-from adlm.types import Batch, Noise, Score
+from adlm.nn.linear_ce import linear_cross_entropy
+from adlm.types import Batch, Noise, Score, View
 
 
 class Objective(Protocol):
@@ -29,9 +30,31 @@ class Objective(Protocol):
         """The randomness for one global batch of training rows."""
         ...
 
-    def score(self, model: Denoiser, batch: Batch, noise: Noise | None) -> Score:
-        """Nats of each row, and their sum with gradients."""
+    def score(
+        self, model: Denoiser, batch: Batch, noise: Noise | None, progress: float = 1.0
+    ) -> Score:
+        """Nats of each row, and what is minimised; `progress` is the share of training done."""
         ...
+
+
+class Base:
+    """The common part of plain objectives: a view of the batch, and its cross-entropy.
+
+    A subclass says what the network is shown (`view`); anchoring wraps around the same view.
+    """
+
+    mask: int
+
+    def view(self, batch: Batch, noise: Noise | None) -> View:
+        raise NotImplementedError
+
+    def score(
+        self, model: Denoiser, batch: Batch, noise: Noise | None, progress: float = 1.0
+    ) -> Score:
+        view = self.view(batch, noise)
+        h = model.hidden(view.z, view.segment, view.sigma)  # (B, L, D)
+        total, rows = cross_entropy(h, model.head, batch.x, view.wanted, view.weight, self.mask)
+        return Score(total, rows)
 
 
 def make(config: Config, vocab: Vocab) -> Objective:
@@ -39,7 +62,15 @@ def make(config: Config, vocab: Vocab) -> Objective:
     return registry.lookup("objective", config.objective)(config, vocab)
 
 
-def sum_rows(values: Tensor, index: Tensor, rows: int) -> Tensor:
-    """Sum values: (N,) into (rows,) by index: (N,), in fp64 so that order does not matter."""
-    out = torch.zeros(rows, dtype=torch.float64, device=values.device)
-    return out.index_add_(0, index, values.double())
+def cross_entropy(
+    h: Tensor, head: nn.Linear, x: Tensor, wanted: Tensor, weight: Tensor, forbid: int
+) -> tuple[Tensor, Tensor]:
+    """Weighted cross-entropy at the wanted positions only: (sum with gradients, (B,) by row).
+
+    h: (B, L, D), x and wanted: (B, L), weight: (B,).
+    """
+    row = wanted.nonzero()[:, 0]  # (N,) the row of each prediction
+    scale = weight[row]
+    total, nll = linear_cross_entropy(h[wanted], head.weight, head.bias, x[wanted], scale, forbid)
+    rows = torch.zeros(len(x), dtype=torch.float64, device=x.device)  # fp64: order is no matter
+    return total, rows.index_add_(0, row, (nll * scale).double())

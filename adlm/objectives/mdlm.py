@@ -14,17 +14,15 @@ from adlm import registry
 from adlm.config import Config
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
-from adlm.models.denoiser import Denoiser
-from adlm.nn.linear_ce import linear_cross_entropy
-from adlm.objectives.base import sum_rows
+from adlm.objectives.base import Base
 from adlm.process.mask import discrete
 from adlm.process.schedule import make_schedule
 from adlm.registry import register
-from adlm.types import Batch, Noise, Noised, Score
+from adlm.types import Batch, Noise, Noised, View
 
 
 @register("objective", "mdlm")
-class MaskedDiffusion:
+class MaskedDiffusion(Base):
     """Restore all hidden tokens at once."""
 
     causal = False
@@ -36,7 +34,7 @@ class MaskedDiffusion:
         self.schedule = make_schedule(process.schedule)
         self.times = registry.lookup("times", process.times)
         self.masking = registry.lookup("masking", process.masking)
-        self.steps, self.eps = process.steps, process.eps
+        self.steps, self.eps, self.remask = process.steps, process.eps, process.remask
         self.conditioned = process.conditioned
         exact_k = process.masking == "exact-k"
         if exact_k and self.steps:
@@ -48,6 +46,10 @@ class MaskedDiffusion:
             raise UserError(
                 "process.masking exact-k needs a denoiser that does not see the time: "
                 "process.conditioned must be false, or take bernoulli"
+            )
+        if self.remask and not self.steps:
+            raise UserError(
+                "process.remask needs discrete steps: process.steps must be at least 1, found 0"
             )
         time = f"{self.steps} steps" if self.steps else "continuous time"
         self.estimator = f"NELBO, {process.masking}" + ("" if exact_k else f", {time}")
@@ -61,23 +63,18 @@ class MaskedDiffusion:
         t = self.eps + (1 - self.eps) * noise.t
         noise = Noise(t, noise.u)
         if self.steps:
-            noised = discrete(batch.x, batch.valid, noise, self.mask, self.schedule, self.steps)
+            noised = discrete(
+                batch.x, batch.valid, noise, self.mask, self.schedule, self.steps, self.remask
+            )
         else:
             noised = self.masking(batch.x, batch.valid, noise, self.mask, self.schedule)
         return noised, t
 
-    def score(self, model: Denoiser, batch: Batch, noise: Noise | None) -> Score:
+    def view(self, batch: Batch, noise: Noise | None) -> View:
         assert noise is not None
         noised, t = self.corrupt(batch, noise)
         sigma = -torch.log(self.schedule.alpha(t).clamp(min=1e-4)) if self.conditioned else None
         segment = batch.segment
         if segment is None and not bool(batch.valid.all()):
             segment = torch.where(batch.valid, 0, -1)
-        h = model.hidden(noised.z, segment, sigma)  # (B, L, D)
-        masked = noised.masked
-        row = masked.nonzero()[:, 0]  # (N,)
-        weight = noised.weight[row]
-        total, nll = linear_cross_entropy(
-            h[masked], model.head.weight, model.head.bias, batch.x[masked], weight, self.mask
-        )
-        return Score(total, sum_rows(nll * weight, row, len(batch)))
+        return View(noised.z, noised.masked, noised.weight, segment, sigma)

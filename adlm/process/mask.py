@@ -70,14 +70,35 @@ def exact_k(x: Tensor, maskable: Tensor, noise: Noise, mask_id: int, schedule: S
 
 
 def discrete(
-    x: Tensor, maskable: Tensor, noise: Noise, mask_id: int, schedule: Schedule, steps: int
+    x: Tensor,
+    maskable: Tensor,
+    noise: Noise,
+    mask_id: int,
+    schedule: Schedule,
+    steps: int,
+    remask: float = 0.0,
 ) -> Noised:
-    """Discrete time with T steps: i = ceil(t T), weight T (alpha_s - alpha_t) / (1 - alpha_t).
+    """Discrete time with T steps: i = ceil(t T), weight T |lambda_t|,
 
-    As T grows, this tends to `bernoulli`; for every T it is a valid bound, and a looser one.
+        lambda_t = ((1 - sigma_t) alpha_t - alpha_s) / (1 - alpha_t),
+
+    where sigma_t is the remasking probability, at most sigma_max = min(1, (1 - alpha_s) / alpha_t).
+    Without remasking it tends to `bernoulli` as T grows; for every T it is a valid bound.
     """
     i = torch.ceil(noise.t * steps).clamp(1, steps)
     alpha_t, alpha_s = schedule.alpha(i / steps), schedule.alpha((i - 1) / steps)
     masked = (noise.u < 1 - alpha_t[:, None]) & maskable
-    weight = steps * (alpha_s - alpha_t) / (1 - alpha_t)
+    sigma = remasking(alpha_t, alpha_s, remask)
+    weight = steps * (alpha_s - (1 - sigma) * alpha_t) / (1 - alpha_t)
     return Noised(hide(x, masked, mask_id), masked, weight)
+
+
+def remasking(alpha_t: Tensor, alpha_s: Tensor, sigma: float) -> Tensor:
+    """sigma_t: the wanted remasking probability, cut to its valid range.
+
+    Example:
+        >>> remasking(torch.tensor([0.0, 0.8]), torch.tensor([0.1, 0.9]), 0.5)
+        tensor([0.5000, 0.1250])
+    """
+    largest = torch.where(alpha_t > 0, (1 - alpha_s) / alpha_t.clamp(min=1e-30), torch.inf)
+    return torch.full_like(alpha_t, sigma).minimum(largest.clamp(max=1.0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from adlm.config import Config, DataConfig, ModelConfig, OptimConfig, TrainConfig
+from adlm.recipes.anchoring import anchored
 from adlm.registry import register
 
 
@@ -24,3 +25,15 @@ def laptop_mdlm() -> Config:
 def laptop_ar() -> Config:
     """The same trunk, causal, at the same budget."""
     return replace(laptop_mdlm(), objective="ar")
+
+
+@register("recipe", "laptop-adlm")
+def laptop_adlm() -> Config:
+    """ADLM: the same number of blocks, two thirds of them before the anchors."""
+    return anchored(laptop_mdlm(), "adlm")
+
+
+@register("recipe", "laptop-a2r")
+def laptop_a2r() -> Config:
+    """A2R: the same, causal."""
+    return anchored(laptop_ar(), "a2r")

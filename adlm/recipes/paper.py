@@ -7,7 +7,10 @@ masked on average; AR rows have half the steps for the same count.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from adlm.config import (
+    AnchorConfig,
     Config,
     DataConfig,
     ModelConfig,
@@ -27,12 +30,19 @@ PROCESS = ProcessConfig(masking="bernoulli", times="stratified", eps=1e-3)
 
 def diffusion(data: DataConfig, steps: int) -> Config:
     model = ModelConfig(width=768, blocks=12, heads=12, time=128, dropout=0.1)
-    return Config("mdlm", data, model, PROCESS, OPTIM, schedule(steps))
+    return Config("mdlm", data, model, process=PROCESS, optim=OPTIM, train=schedule(steps))
 
 
 def autoregressive(data: DataConfig, steps: int) -> Config:
     model = ModelConfig(width=768, blocks=12, heads=12, dropout=0.1)
-    return Config("ar", data, model, PROCESS, OPTIM, schedule(steps))
+    return Config("ar", data, model, process=PROCESS, optim=OPTIM, train=schedule(steps))
+
+
+def anchored(config: Config, objective: str) -> Config:
+    """The published anchoring: 12 blocks of anchor network and 6 of denoiser, gamma 3e-3, tau 5."""
+    model = replace(config.model, anchor_blocks=12, blocks=6)
+    anchor = AnchorConfig(gamma=3e-3, tau=5, warmup=0.003, positions="all")
+    return replace(config, objective=objective, model=model, anchor=anchor)
 
 
 def schedule(steps: int) -> TrainConfig:
@@ -63,3 +73,21 @@ def owt_mdlm() -> Config:
 def owt_ar() -> Config:
     """AR on OpenWebText, 262B tokens."""
     return autoregressive(OWT, 500_000)
+
+
+@register("recipe", "lm1b-adlm")
+def lm1b_adlm() -> Config:
+    """ADLM on One Billion Words, 33B tokens as the paper counts."""
+    return anchored(lm1b_mdlm(), "adlm")
+
+
+@register("recipe", "owt-adlm")
+def owt_adlm() -> Config:
+    """ADLM on OpenWebText, 262B tokens as the paper counts."""
+    return anchored(owt_mdlm(), "adlm")
+
+
+@register("recipe", "owt-a2r")
+def owt_a2r() -> Config:
+    """A2R on OpenWebText, 262B tokens."""
+    return anchored(owt_ar(), "a2r")

@@ -36,12 +36,12 @@ class World:
         if self.size > 1:
             dist.barrier()
 
-    def wrap(self, module: nn.Module, device: str) -> nn.Module:
-        """The module with gradients averaged over processes."""
+    def wrap(self, module: nn.Module, device: str, idle: bool = False) -> nn.Module:
+        """The module with gradients averaged over processes; `idle`: some weights may rest."""
         if self.size == 1:
             return module
         ids = [torch.device(device).index or 0] if device.startswith("cuda") else None
-        return DistributedDataParallel(module, device_ids=ids)
+        return DistributedDataParallel(module, device_ids=ids, find_unused_parameters=idle)
 
 
 def start(device: str) -> World:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,12 @@ from adlm.data.vocab import Vocab
 from adlm.errors import RunStopped
 from adlm.eval.likelihood import score, spread
 from adlm.models import hub
+from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
 from adlm.models.sizes import build
+from adlm.nn.transformer import Trunk
 from adlm.objectives.base import Objective, make
+from adlm.process.anchors import Table
 from adlm.progress import Bar
 from adlm.train import checkpoint
 from adlm.train.distributed import World
@@ -37,6 +41,17 @@ from adlm.train.signals import StopFlag
 from adlm.types import Batch, Noise
 
 
+@dataclass(frozen=True)
+class Step:
+    """What one optimiser step tells."""
+
+    nats: float  # NLL or NELBO of the global batch
+    anchor: float  # its anchor loss, before gamma
+    tokens: int
+    grad_norm: float
+    lr_factor: float
+
+
 class Scorer(nn.Module):
     """The objective as a module, so that DDP can wrap it."""
 
@@ -44,8 +59,11 @@ class Scorer(nn.Module):
         super().__init__()
         self.model, self.objective = model, objective
 
-    def forward(self, batch: Batch, noise: Noise | None) -> Tensor:
-        return self.objective.score(self.model, batch, noise).total
+    def forward(self, batch: Batch, noise: Noise | None, progress: float) -> list[Tensor]:
+        """What is minimised, the NLL or NELBO, and the anchor loss: sums over the batch."""
+        score = self.objective.score(self.model, batch, noise, progress)
+        anchor = score.rows.new_zeros(()) if score.anchor is None else score.anchor.sum()
+        return [score.total, score.rows.sum(), anchor]
 
 
 class Trainer:
@@ -60,10 +78,15 @@ class Trainer:
         self.order = Order(len(self.rows), config.train.batch, config.train.seed)
         torch.manual_seed(config.train.seed)
         self.model = build(config, self.vocab.size).to(device)
-        if config.train.compile:
-            self.model.trunk.compile()
         self.objective = make(config, self.vocab)
-        self.scorer = world.wrap(Scorer(self.model, self.objective), device)
+        if isinstance(self.model, Anchored) and self.model.table() is not None:
+            self.model.set_table(Table.count(self.rows, self.vocab.size))
+        if config.train.compile:
+            for module in self.model.modules():
+                if isinstance(module, Trunk):
+                    module.compile()
+        idle = config.model.bridge == "hidden"  # its anchor head rests while gamma is 0
+        self.scorer = world.wrap(Scorer(self.model, self.objective), device, idle)
         self.optim = Optimizers(self.model, config.optim)
         self.ema = Ema(self.model, config.optim.ema)
         self.step = 0
@@ -84,29 +107,20 @@ class Trainer:
         """Train to the last step, or until told to stop; a checkpoint is written either way."""
         cfg = self.config.train
         log = Log(self.run, self.step, cfg.tensorboard) if self.world.main else None
-        began, first_token, last = time.monotonic(), self.tokens, (0.0, 0.0)
+        began, first_token = time.monotonic(), self.tokens
+        recent: list[Step] = []
         with Bar("training", cfg.steps, "steps", self.step, quiet=not self.world.main) as bar:
             while self.step < cfg.steps:
-                nats, tokens, norm, factor = self.advance()
-                last = (last[0] + nats, last[1] + tokens)
+                recent.append(self.advance())
                 seconds = self.seconds + time.monotonic() - began
                 if self.step % cfg.log_every == 0 or self.step == cfg.steps:
-                    loss = last[0] / last[1]
                     rate = (self.tokens - first_token) / (time.monotonic() - began)
+                    record = {"step": self.step, "tokens": self.tokens, **averages(recent)}
+                    loss = record["loss"]
                     bar.update(self.step, f"loss {loss:.3f} ppl {_ppl(loss):.1f} {rate:,.0f} tok/s")
                     if log:
-                        log.write(
-                            {
-                                "step": self.step,
-                                "tokens": self.tokens,
-                                "loss": loss,
-                                "lr_factor": factor,
-                                "grad_norm": norm,
-                                "tokens_per_s": rate,
-                                "seconds": seconds,
-                            }
-                        )
-                    last = (0.0, 0.0)
+                        log.write({**record, "tokens_per_s": rate, "seconds": seconds})
+                    recent = []
                 stopping = bool(self.world.sum(float(stop.raised))[0])
                 done = self.step == cfg.steps
                 if _due(self.step, cfg.eval_every) or done:
@@ -118,8 +132,8 @@ class Trainer:
         if log:
             log.close()
 
-    def advance(self) -> tuple[float, float, float, float]:
-        """One optimiser step: nats and tokens of the global batch, gradient norm, rate's factor."""
+    def advance(self) -> Step:
+        """One optimiser step."""
         cfg = self.config.train
         torch.manual_seed((cfg.seed * 1_000_003 + self.step) * 4099 + self.world.rank)  # dropout
         generator = torch.Generator().manual_seed(cfg.seed * 1_000_003 + self.step)
@@ -128,8 +142,8 @@ class Trainer:
         tokens = int(self.rows.count[index].sum())
         mine = share(cfg.batch, self.world.rank, self.world.size)
         batch = self.rows.batch(index[mine])
-        nats = self.accumulate(batch, None if noise is None else noise[mine], tokens)
-        (nats,) = self.world.sum(nats)
+        sums = self.accumulate(batch, None if noise is None else noise[mine], tokens)
+        nats, anchor = self.world.sum(*sums)
         norm = self.clip()
         if not (math.isfinite(nats) and math.isfinite(norm)):
             self.fail(batch, noise, mine)
@@ -137,10 +151,10 @@ class Trainer:
         self.ema.update(self.step)
         self.step += 1
         self.tokens += tokens
-        return nats, tokens, norm, factor
+        return Step(nats, anchor, tokens, norm, factor)
 
-    def accumulate(self, batch: Batch, noise: Noise | None, tokens: int) -> float:
-        """Gradients of this process's rows, in pieces that fit; returns their nats.
+    def accumulate(self, batch: Batch, noise: Noise | None, tokens: int) -> tuple[float, float]:
+        """Gradients of this process's rows, in pieces that fit; returns nats and anchor loss.
 
         The loss is nats per token of the *global* batch. DDP takes the mean over processes, so
         each one's loss is multiplied by their number to make it the sum.
@@ -148,7 +162,8 @@ class Trainer:
         self.model.train()
         micro = self.config.train.micro or max(1, len(batch))
         starts = range(0, max(1, len(batch)), micro)
-        nats = 0.0
+        progress = self.step / self.config.train.steps
+        nats = anchor = 0.0
         for low in starts:
             part = slice(low, low + micro)
             piece = batch[part].to(self.device)
@@ -156,10 +171,11 @@ class Trainer:
             if self.world.size > 1:
                 self.scorer.require_backward_grad_sync = low == starts[-1]  # type: ignore[assignment]
             with devices.autocast(self.precision, self.device):
-                total = self.scorer(piece, hidden)
+                total, plain, extra = self.scorer(piece, hidden, progress)
             (total * (self.world.size / tokens)).backward()
-            nats += total.item()
-        return nats
+            nats += plain.item()
+            anchor += extra.item()
+        return nats, anchor
 
     def clip(self) -> float:
         limit = self.config.optim.clip or math.inf
@@ -217,6 +233,15 @@ class Trainer:
             "optim.lr or optim.muon_lr, a longer optim.warmup, or train.precision fp32; "
             "checkpoints so far are kept"
         )
+
+
+def averages(steps: list[Step]) -> dict[str, float]:
+    """Nats a token over some steps; the anchor loss where there is one."""
+    tokens = sum(s.tokens for s in steps)
+    record = {"loss": sum(s.nats for s in steps) / tokens}
+    if anchor := sum(s.anchor for s in steps):
+        record["anchor_loss"] = anchor / tokens
+    return {**record, "lr_factor": steps[-1].lr_factor, "grad_norm": steps[-1].grad_norm}
 
 
 def _due(step: int, every: int) -> bool:

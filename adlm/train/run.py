@@ -7,7 +7,9 @@ from pathlib import Path
 
 from adlm import device as devices
 from adlm.config import Config, differences, to_dict
+from adlm.data.vocab import byte_vocab
 from adlm.errors import UserError
+from adlm.objectives.base import make
 from adlm.progress import console
 from adlm.results import write_json
 from adlm.train import checkpoint, distributed
@@ -33,6 +35,7 @@ FREE = {
 
 def train(config: Config, out: Path, resume: bool = False) -> int:
     """Train into the folder `out`; returns 0, or 128 + the number of the signal that stopped it."""
+    make(config, byte_vocab())  # settings are checked before any data is read
     device = devices.pick(config.train.device)
     world = distributed.start(device)
     try:

@@ -1,0 +1,185 @@
+"""Anchor network in front of a denoiser: the one wrapper that makes MDLM into ADLM, AR into A2R.
+
+    z -> embed -> anchor trunk -> h_a -> bridge -> denoiser trunk -> h -> head
+                                   |
+                                   anchor head: y_phi = softmax(W_o h_a + b)
+
+In the paper the anchor *logits* enter the denoiser through Linear(V -> D) with nothing between, so
+the pair is one D x D map,
+
+    P (W_o h_a + b) + p  =  (P W_o) h_a + (P b + p),
+
+which is what is computed: no (B, L, V) array exists on the denoiser's path. `literal` is the same
+written out, for the tests.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from adlm.config import ModelConfig
+from adlm.models.denoiser import Denoiser
+from adlm.nn.cache import Cache
+from adlm.nn.layout import Layout
+from adlm.nn.transformer import Trunk
+from adlm.process.anchors import Table
+
+
+class States(NamedTuple):
+    """What both networks say of a batch."""
+
+    anchor: Tensor  # (B, L, D) input of the anchor head
+    denoiser: Tensor  # (B, L, D) input of the denoiser's head
+
+
+class Bridge(Protocol):
+    """From the anchor network's hidden states to the denoiser's input."""
+
+    def __call__(self, h: Tensor, head: nn.Linear) -> Tensor: ...
+    def literal(self, h: Tensor, head: nn.Linear) -> Tensor: ...
+
+
+class LinearBridge(nn.Module):
+    """The paper's: raw anchor logits through Linear(V -> D), folded into one D x D map."""
+
+    def __init__(self, head: nn.Linear, width: int):
+        super().__init__()
+        self.project = nn.Linear(head.out_features, width)
+        nn.init.normal_(self.project.weight, std=head.out_features**-0.5)
+        nn.init.zeros_(self.project.bias)
+        self._kept: tuple[tuple[int, ...], Tensor, Tensor] | None = None
+
+    def folded(self, head: nn.Linear) -> tuple[Tensor, Tensor]:
+        """(P W_o: (D, D), P b + p: (D,)), once per change of the weights when not training."""
+        if torch.is_grad_enabled():
+            return self._fold(head)
+        parts = (self.project.weight, self.project.bias, head.weight, head.bias)
+        key = tuple(n for p in parts for n in (p.data_ptr(), p._version))
+        if self._kept is None or self._kept[0] != key:
+            with torch.autocast(head.weight.device.type, enabled=False):
+                self._kept = (key, *self._fold(head))
+        return self._kept[1], self._kept[2]
+
+    def _fold(self, head: nn.Linear) -> tuple[Tensor, Tensor]:
+        matrix = self.project.weight @ head.weight
+        return matrix, self.project.weight @ head.bias + self.project.bias
+
+    def forward(self, h: Tensor, head: nn.Linear) -> Tensor:
+        matrix, bias = self.folded(head)
+        return F.linear(h, matrix, bias.to(matrix.dtype))
+
+    def literal(self, h: Tensor, head: nn.Linear) -> Tensor:
+        """The same with the logits written out: (B, L, V) -> (B, L, D)."""
+        return self.project(head(h))
+
+
+class SoftmaxBridge(nn.Module):
+    """The expected embedding under the anchor distribution: a real bottleneck."""
+
+    def __init__(self, head: nn.Linear, width: int):
+        super().__init__()
+        self.project = nn.Linear(head.out_features, width)
+        nn.init.normal_(self.project.weight)
+        nn.init.zeros_(self.project.bias)
+
+    def forward(self, h: Tensor, head: nn.Linear) -> Tensor:
+        return self.project(head(h).softmax(dim=-1))
+
+    literal = forward
+
+
+class HiddenBridge(nn.Module):
+    """No vocabulary between the networks: Linear(D -> D)."""
+
+    def __init__(self, head: nn.Linear, width: int):
+        super().__init__()
+        self.project = nn.Linear(width, width)
+        nn.init.normal_(self.project.weight, std=width**-0.5)
+        nn.init.zeros_(self.project.bias)
+
+    def forward(self, h: Tensor, head: nn.Linear) -> Tensor:
+        return self.project(h)
+
+    literal = forward
+
+
+BRIDGES = {"linear": LinearBridge, "softmax": SoftmaxBridge, "hidden": HiddenBridge}
+
+
+class Anchored(Denoiser):
+    """A denoiser that sees the sequence only through an anchor network's prediction.
+
+    `trunk` and `head` are the denoiser's; `anchor_trunk` and `anchor_head` the anchor network's.
+
+    Example:
+        >>> config = ModelConfig(width=8, blocks=1, heads=2, anchor_blocks=2)
+        >>> model = Anchored(11, config, causal=False)
+        >>> model.states(torch.zeros(2, 5, dtype=torch.long)).anchor.shape
+        torch.Size([2, 5, 8])
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        config: ModelConfig,
+        causal: bool,
+        max_length: int = 1024,
+        needs_table: bool = False,
+    ):
+        super().__init__(vocab_size, config, causal, max_length, config.tied)
+        self.anchor_trunk = Trunk(config, causal, max_length, config.anchor_blocks)
+        self.anchor_head = nn.Linear(config.width, vocab_size)
+        nn.init.normal_(self.anchor_head.weight, std=config.width**-0.5)
+        nn.init.zeros_(self.anchor_head.bias)
+        self.bridge = BRIDGES[config.bridge](self.anchor_head, config.width)
+        self.residual = config.residual
+        for name in ("table_tokens", "table_rows") if needs_table else ():
+            self.register_buffer(name, torch.zeros(vocab_size, dtype=torch.float64))
+        if needs_table:
+            self.register_buffer("table_total", torch.zeros((), dtype=torch.float64))
+
+    def table(self) -> Table | None:
+        """Counts of the training corpus, where the anchor rule needs them."""
+        if "table_total" not in self._buffers:
+            return None
+        return Table(*(self.get_buffer(f"table_{n}") for n in ("tokens", "rows", "total")))
+
+    def set_table(self, table: Table) -> None:
+        """Keep the training corpus's counts; they are saved with the weights."""
+        for name in ("tokens", "rows", "total"):
+            self.get_buffer(f"table_{name}").copy_(getattr(table, name))
+
+    def states(
+        self,
+        z: Tensor,
+        segment: Tensor | None = None,
+        sigma: Tensor | None = None,
+        cache: Cache | None = None,
+        literal: bool = False,
+    ) -> States:
+        """Hidden states of both networks at every position; z: (B, L)."""
+        layout = Layout(self.causal, segment)
+        first, second = cache.split(self.anchor_trunk.depth) if cache else (None, None)
+        anchor = self.anchor_trunk(self.embed(z), layout, sigma, first)  # (B, L, D)
+        bridge: Bridge = self.bridge  # type: ignore[assignment]
+        bridged = (bridge.literal if literal else bridge)(anchor, self.anchor_head)
+        if self.residual:
+            bridged = bridged + anchor
+        denoised = self.trunk(bridged, layout, sigma, second)
+        if cache is not None and second is not None:
+            cache.length = second.length
+        return States(anchor, denoised)
+
+    def hidden(
+        self,
+        z: Tensor,
+        segment: Tensor | None = None,
+        sigma: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """The denoiser's hidden states: (B, L, D)."""
+        return self.states(z, segment, sigma, cache).denoiser

@@ -1,0 +1,165 @@
+"""Which tokens are anchors: y = A(x). One registered function a rule, vectorised over the batch.
+
+A rule maps a row's tokens to a (B, L) bool mask. Special tokens and padding are never anchors,
+whatever a rule says; `Anchors` sees to that, and checks what a user's own function returns.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from adlm import registry
+from adlm.config import AnchorConfig
+from adlm.data.pack import Rows
+from adlm.data.vocab import Vocab
+from adlm.errors import UserError
+from adlm.registry import register
+
+NEEDS_TABLE = ("corpus", "tfidf")
+
+
+@dataclass(frozen=True)
+class Table:
+    """How often tokens occur in the training corpus."""
+
+    tokens: Tensor  # (V,) float64: occurrences
+    rows: Tensor  # (V,) float64: rows that have the token
+    total: Tensor  # () float64: rows
+
+    @classmethod
+    def count(cls, rows: Rows, vocab_size: int, chunk: int = 4096) -> Table:
+        """Count the training rows, a chunk at a time."""
+        tokens, having = np.zeros(vocab_size), np.zeros(vocab_size)
+        for low in range(0, len(rows), chunk):
+            batch = rows.batch(np.arange(low, min(low + chunk, len(rows))))
+            x = torch.where(batch.valid, batch.x, -1).numpy()
+            tokens += np.bincount(x[x >= 0], minlength=vocab_size)
+            ordered = np.sort(x, axis=1)
+            new = np.ones_like(ordered, dtype=bool)
+            new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+            first = ordered[new]  # each token once a row
+            having += np.bincount(first[first >= 0], minlength=vocab_size)
+        made = (torch.from_numpy(tokens), torch.from_numpy(having))
+        return cls(*made, torch.tensor(float(len(rows)), dtype=torch.float64))
+
+
+Rule = Callable[[Tensor, Tensor, AnchorConfig, Table | None], Tensor]
+
+
+def occurrences(x: Tensor, valid: Tensor) -> Tensor:
+    """(B, L) how often each token occurs in its row, padding left out.
+
+    Example:
+        >>> x = torch.tensor([[7, 3, 7, 9]])
+        >>> occurrences(x, x > 0)
+        tensor([[2, 1, 2, 1]])
+    """
+    x = torch.where(valid, x, -1)
+    ordered = x.sort(dim=1).values
+    return torch.searchsorted(ordered, x, right=True) - torch.searchsorted(ordered, x)
+
+
+@register("anchors", "count")
+def count(x: Tensor, valid: Tensor, config: AnchorConfig, table: Table | None) -> Tensor:
+    """The paper's rule: tokens that occur at most tau times in their row."""
+    return occurrences(x, valid) <= config.tau
+
+
+@register("anchors", "frequency")
+def frequency(x: Tensor, valid: Tensor, config: AnchorConfig, table: Table | None) -> Tensor:
+    """Tokens whose share of their row is at most `share`."""
+    length = valid.sum(dim=1, keepdim=True)
+    return occurrences(x, valid) <= config.share * length
+
+
+@register("anchors", "corpus")
+def corpus(x: Tensor, valid: Tensor, config: AnchorConfig, table: Table | None) -> Tensor:
+    """The rarest tokens of the training corpus, up to `share` of all its tokens."""
+    counts = _counts(table)
+    order = counts.argsort(stable=True)  # rarest first
+    mass = counts[order].cumsum(0) / counts.sum()
+    rare = torch.zeros_like(counts, dtype=torch.bool)
+    rare[order] = mass <= config.share
+    return rare[x]
+
+
+@register("anchors", "tfidf")
+def tfidf(x: Tensor, valid: Tensor, config: AnchorConfig, table: Table | None) -> Tensor:
+    """The `share` of a row's tokens with the highest count * log(rows / rows with the token)."""
+    assert table is not None
+    idf = torch.log(table.total / table.rows.clamp(min=1))
+    score = occurrences(x, valid) * idf[x]  # (B, L)
+    rank = torch.where(valid, score, -torch.inf).argsort(dim=1, descending=True).argsort(dim=1)
+    return rank < config.share * valid.sum(dim=1, keepdim=True)
+
+
+@register("anchors", "all")
+def every(x: Tensor, valid: Tensor, config: AnchorConfig, table: Table | None) -> Tensor:
+    """Every token: plain deep supervision, the control for any choice of anchors."""
+    return torch.ones_like(valid)
+
+
+@register("anchors", "none")
+def none(x: Tensor, valid: Tensor, config: AnchorConfig, table: Table | None) -> Tensor:
+    """No token."""
+    return torch.zeros_like(valid)
+
+
+def _counts(table: Table | None) -> Tensor:
+    assert table is not None
+    return table.tokens
+
+
+class Anchors:
+    """A rule with its settings, ready for a vocabulary.
+
+    Example:
+        >>> from adlm.data.vocab import byte_vocab
+        >>> vocab = byte_vocab()
+        >>> x = torch.tensor([[1, 1, 2, vocab.eos]])
+        >>> Anchors(AnchorConfig(tau=1), vocab)(x, x >= 0)
+        tensor([[False, False,  True, False]])
+    """
+
+    def __init__(self, config: AnchorConfig, vocab: Vocab):
+        self.config = config
+        self.rule = find(config.rule)
+        self.special = sorted({vocab.mask, vocab.bos, vocab.eos, vocab.pad})
+        self.size = vocab.size
+
+    def __call__(self, x: Tensor, valid: Tensor, table: Table | None = None) -> Tensor:
+        """x: (B, L) clean tokens, valid: (B, L) -> (B, L) bool."""
+        if self.config.rule in NEEDS_TABLE:
+            if table is None:
+                raise UserError(f"the anchor rule '{self.config.rule}' needs a table of the corpus")
+            if len(table.tokens) != self.size:
+                raise UserError(
+                    f"the corpus table has {len(table.tokens)} tokens, the vocabulary {self.size}"
+                )
+        chosen = self.rule(x, valid, self.config, table)
+        if not isinstance(chosen, Tensor) or chosen.dtype != torch.bool or chosen.shape != x.shape:
+            kind = getattr(chosen, "dtype", type(chosen).__name__)
+            shape = tuple(getattr(chosen, "shape", ()))
+            raise UserError(
+                f"the anchor rule '{self.config.rule}' must return a bool tensor of shape "
+                f"{tuple(x.shape)}, found {kind} of shape {shape}"
+            )
+        special = torch.isin(x, torch.tensor(self.special, device=x.device))
+        return chosen & valid & ~special
+
+
+def find(name: str) -> Rule:
+    """A registered rule, or a user's function by its import path, module:function."""
+    module, _, function = name.partition(":")
+    if not function:
+        return registry.lookup("anchors", name)
+    try:
+        return getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"the anchor rule '{name}' cannot be imported: {error}") from None

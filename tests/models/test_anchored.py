@@ -1,0 +1,88 @@
+"""The anchored model: folding is exact, counts are the published ones, controls match."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from adlm.config import Config, ModelConfig
+from adlm.models.anchored import Anchored
+from adlm.models.sizes import parameters
+from adlm.recipes import recipe
+
+BRIDGES = ["linear", "softmax", "hidden"]
+
+
+def model(bridge: str, residual: bool = False, causal: bool = False) -> Anchored:
+    config = ModelConfig(
+        width=16, blocks=1, heads=2, conv=3, anchor_blocks=2, bridge=bridge, residual=residual
+    )
+    torch.manual_seed(0)
+    made = Anchored(23, config, causal, max_length=16).double()
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return made
+
+
+def tokens() -> torch.Tensor:
+    return torch.randint(0, 23, (3, 9), generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+def test_folded_equals_literal_in_outputs_and_all_gradients(residual, causal):
+    net, x = model("linear", residual, causal), tokens()
+    found = []
+    for literal in (False, True):
+        net.zero_grad()
+        states = net.states(x, literal=literal)
+        out = torch.cat((net.head(states.denoiser), net.anchor_head(states.anchor)))
+        out.square().sum().backward()
+        found.append((out.detach(), {n: p.grad.clone() for n, p in net.named_parameters()}))
+    (out, grads), (out_literal, grads_literal) = found
+    assert torch.allclose(out, out_literal, rtol=1e-9)
+    for name, gradient in grads.items():
+        scale = grads_literal[name].abs().max()
+        assert scale > 0, name
+        assert (gradient - grads_literal[name]).abs().max() <= 1e-9 * scale, name
+
+
+def test_the_fold_is_kept_for_inference_and_follows_the_weights():
+    net, x = model("linear"), tokens()
+    with torch.no_grad():
+        first = net.hidden(x)
+        kept = net.bridge._kept
+        assert torch.equal(net.hidden(x), first)
+        assert net.bridge._kept is kept
+        net.anchor_head.weight.mul_(1.5)
+        changed = net.hidden(x)
+        assert not torch.allclose(changed, first)
+        assert torch.allclose(changed, net.states(x, literal=True).denoiser, rtol=1e-9)
+
+
+@pytest.mark.parametrize("bridge", BRIDGES)
+@pytest.mark.parametrize("residual", [False, True])
+def test_cached_decoding_equals_a_full_pass(bridge, residual):
+    net, x = model(bridge, residual, causal=True), tokens()
+    cache = net.new_cache()
+    parts = [net.hidden(x[:, i : i + 1], cache=cache) for i in range(x.shape[1])]
+    assert torch.allclose(torch.cat(parts, dim=1), net.hidden(x), atol=1e-10)
+
+
+@pytest.mark.parametrize("bridge", BRIDGES)
+def test_padding_changes_nothing(bridge):
+    net, x = model(bridge), tokens()
+    segment = torch.where(torch.arange(9) < 6, 0, -1).expand(3, -1)
+    assert torch.allclose(net.hidden(x, segment)[:, :6], net.hidden(x[:, :6]), atol=1e-11)
+
+
+def test_the_published_model_has_the_published_number_of_parameters():
+    assert parameters(recipe("owt-mdlm"), 50258) == 169_627_218
+    assert parameters(recipe("owt-adlm"), 50258) == 293_189_028
+
+
+def test_a_plain_configuration_builds_a_plain_model():
+    with torch.device("meta"):
+        from adlm.models.sizes import build
+
+        assert not isinstance(build(Config(), 30), Anchored)

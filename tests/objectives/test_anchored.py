@@ -1,0 +1,203 @@
+"""The ANELBO against enumeration, its limits, and what is reported of it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from adlm.config import AnchorConfig, Config, ModelConfig, ProcessConfig
+from adlm.errors import UserError
+from adlm.models.anchored import Anchored
+from adlm.objectives.base import make
+from adlm.objectives.subs import zero_masking
+from adlm.process.anchors import Anchors
+from adlm.process.schedule import make_schedule
+from adlm.types import Batch
+from tests.objectives.test_nelbo import MASK, VOCAB, V, subsets
+
+MODEL = ModelConfig(width=8, blocks=1, heads=2, anchor_blocks=1)
+
+
+WORDS = replace(VOCAB, bos=0, eos=MASK, pad=MASK)
+
+
+@pytest.fixture(autouse=True)
+def _sized(monkeypatch):
+    monkeypatch.setattr(type(WORDS), "size", property(lambda self: V))
+
+
+def network(seed: int, causal: bool = False) -> Anchored:
+    torch.manual_seed(seed)
+    made = Anchored(V, MODEL, causal, max_length=8).double()
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter, std=0.6)
+    return made
+
+
+def config(objective: str = "adlm", gamma: float = 0.7, **process) -> Config:
+    settings = {"masking": "bernoulli", "times": "uniform", **process}
+    anchor = AnchorConfig(rule="count", tau=1, gamma=gamma, warmup=0.0)
+    return Config(objective, model=MODEL, process=ProcessConfig(**settings), anchor=anchor)
+
+
+def enumerated(net: Anchored, x: torch.Tensor, anchors: list[int], steps: int, sigma: float):
+    """(NELBO, L_Anchor) of the T-step process with remasking, every z written out."""
+    schedule = make_schedule("log-linear")
+    nelbo = anchor_loss = 0.0
+    for i in range(1, steps + 1):
+        a_t, a_s = (schedule.alpha(torch.tensor(j / steps)).double().item() for j in (i, i - 1))
+        s = min(sigma, 1.0, (1 - a_s) / a_t if a_t > 0 else 1.0)
+        factor = (a_s - (1 - s) * a_t) / (1 - a_t)
+        for hidden in subsets(len(x)):
+            z = x.clone()
+            z[list(hidden)] = MASK
+            states = net.states(z[None])
+            log_x = zero_masking(net.head(states.denoiser)[0], MASK)
+            log_y = zero_masking(net.anchor_head(states.anchor)[0], MASK)
+            chance = (1 - a_t) ** len(hidden) * a_t ** (len(x) - len(hidden))
+            nelbo -= factor * chance * sum(log_x[p, x[p]].item() for p in hidden)
+            anchor_loss -= (
+                factor * chance * sum(log_y[p, x[p]].item() for p in hidden if p in anchors)
+            )
+    return nelbo, anchor_loss
+
+
+def likelihood(net: Anchored, x: torch.Tensor, steps: int, sigma: float) -> float:
+    """-log p(x) of the T-step sampler (6), following every path from all masks."""
+    schedule = make_schedule("log-linear")
+    chance = {(MASK,) * len(x): 1.0}
+    for i in range(steps, 0, -1):
+        a_t, a_s = (schedule.alpha(torch.tensor(j / steps)).double().item() for j in (i, i - 1))
+        s = min(sigma, 1.0, (1 - a_s) / a_t if a_t > 0 else 1.0)
+        stay = (1 - a_s - a_t * s) / (1 - a_t)
+        following: dict[tuple[int, ...], float] = {}
+        for z, p in chance.items():
+            probs = zero_masking(net.logits(torch.tensor([z]))[0], MASK).exp()
+            options = [
+                [(v, 1 - s), (MASK, s)]
+                if v != MASK
+                else [(MASK, stay), *((w, (1 - stay) * probs[n, w].item()) for w in range(2))]
+                for n, v in enumerate(z)
+            ]
+            for path in itertools.product(*options):
+                key = tuple(v for v, _ in path)
+                following[key] = following.get(key, 0.0) + p * math.prod(q for _, q in path)
+        chance = following
+    return -math.log(chance[tuple(x.tolist())])
+
+
+def estimate(objective, net, x, rows=64, repeats=300):
+    batch = Batch(x.expand(rows, -1), torch.ones(rows, len(x), dtype=torch.bool))
+    generator = torch.Generator().manual_seed(4)
+    scores = [
+        objective.score(net, batch, objective.noise(rows, len(x), generator))
+        for _ in range(repeats)
+    ]
+    plain = torch.stack([s.rows.mean() for s in scores])
+    anchor = torch.stack([s.anchor.mean() for s in scores])
+    total = torch.stack([s.total.detach() / rows for s in scores])
+    return plain, anchor, total
+
+
+@pytest.mark.parametrize(("steps", "sigma"), [(4, 0.0), (4, 0.1), (6, 0.05)])
+def test_monte_carlo_anelbo_meets_enumeration(steps, sigma):
+    x, net = torch.tensor([1, 0, 0, 0]), network(1).train()
+    objective = make(config(steps=steps, remask=sigma), WORDS)
+    anchors = Anchors(config().anchor, WORDS)(x[None], x[None] >= 0)[0].nonzero()[:, 0].tolist()
+    assert anchors == [0]
+    nelbo, anchor_loss = enumerated(net, x, anchors, steps, sigma)
+    plain, anchor, total = estimate(objective, net, x)
+    for values, truth in (
+        (plain, nelbo),
+        (anchor, anchor_loss),
+        (total, nelbo + 0.7 * anchor_loss),
+    ):
+        assert abs(values.mean().item() - truth) < 3 * values.std().item() / len(values) ** 0.5
+
+
+def test_gamma_and_sigma_of_zero_give_the_mdlm_bound_exactly():
+    x, net = torch.tensor([[1, 0, 0, 1]] * 5), network(2).train()
+    batch = Batch(x, x >= 0)
+    plain, anchored = make(config("mdlm"), WORDS), make(config("adlm", gamma=0.0), WORDS)
+    noise = plain.noise(5, 4, torch.Generator().manual_seed(0))
+    a, b = plain.score(net, batch, noise), anchored.score(net, batch, noise)
+    assert torch.equal(a.rows, b.rows)
+    assert torch.equal(a.total, b.total)
+    assert b.anchor is None
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_the_bound_of_theorem_4_1_holds(seed):
+    """-log p + gamma L_Anchor <= ANELBO, on random small networks with and without remasking."""
+    dice = torch.Generator().manual_seed(seed)
+    length, steps = 2 + seed % 2, 2 + seed % 3
+    sigma, gamma = (0.0, 0.1, 0.3)[seed % 3], 0.5
+    x = torch.randint(0, 2, (length,), generator=dice)
+    net = network(seed)
+    anchors = [p for p in range(length) if int((x == x[p]).sum()) == 1]
+    with torch.no_grad():
+        nelbo, anchor_loss = enumerated(net, x, anchors, steps, sigma)
+        assert likelihood(net, x, steps, sigma) <= nelbo + 1e-9
+    assert (
+        likelihood(net, x, steps, sigma) + gamma * anchor_loss <= nelbo + gamma * anchor_loss + 1e-9
+    )
+
+
+@pytest.mark.parametrize("objective", ["adlm", "a2r"])
+def test_the_report_never_contains_the_anchor_term(objective):
+    x = torch.tensor([[1, 0, 0, 1, 1, 0]] * 3)
+    batch, net = Batch(x, x >= 0), network(3, causal=objective == "a2r")
+    scores = []
+    for gamma in (0.0, 5.0):
+        made = make(config(objective, gamma=gamma), WORDS)
+        noise = made.noise(3, 6, torch.Generator().manual_seed(0))
+        scores.append(made.score(net.train(), batch, noise))
+        evaluated = made.score(net.eval(), batch, noise)
+        assert evaluated.anchor is None
+        assert torch.equal(evaluated.rows, scores[-1].rows)
+    assert torch.equal(scores[0].rows, scores[1].rows)
+
+
+def test_gamma_warms_up_and_positions_differ():
+    made = make(config(gamma=0.5), WORDS)
+    assert (
+        make(replace(config(), anchor=AnchorConfig(gamma=0.5, warmup=0.2)), WORDS).gamma(0.1)
+        == 0.25
+    )
+    assert made.gamma(0.0) == 0.5
+    x = torch.tensor([[1, 0, 0, 0]])
+    noise = made.noise(1, 4, torch.Generator().manual_seed(0))
+    batch, net = Batch(x, x >= 0), network(0).train()
+    view = made.base.view(batch, noise)
+    every = make(replace(config(), anchor=AnchorConfig(tau=1, positions="all")), WORDS)
+    assert torch.equal(
+        every.supervised(batch, view, net), torch.tensor([[True, False, False, False]])
+    )
+    assert torch.equal(
+        made.supervised(batch, view, net), every.supervised(batch, view, net) & view.wanted
+    )
+
+
+def test_a2r_is_ar_on_a_deeper_model_plus_the_anchor_term():
+    x = torch.tensor([[1, 0, 0, 1, 0, 0]])
+    batch, net = Batch(x, x >= 0), network(5, causal=True).train()
+    score = make(config("a2r", gamma=0.3), WORDS).score(net, batch, None)
+    plain = make(config("ar"), WORDS).score(net, batch, None)
+    assert torch.equal(score.rows, plain.rows)
+    seen = torch.tensor([[WORDS.bos, 1, 0, 0, 1, 0]])
+    log_y = zero_masking(net.anchor_head(net.states(seen).anchor)[0], MASK)
+    assert score.anchor.item() == 0  # tau 1, and both tokens occur more than once
+    once = make(replace(config("a2r"), anchor=AnchorConfig(tau=2, gamma=0.3, warmup=0)), WORDS)
+    expected = -(log_y[0, 1] + log_y[3, 1]).item()
+    found = once.score(net, batch, None)
+    assert math.isclose(found.anchor.item(), expected, rel_tol=1e-9)
+    assert math.isclose(found.total.item(), plain.total.item() + 0.3 * expected, rel_tol=1e-9)
+
+
+def test_an_anchored_objective_without_an_anchor_network_is_one_sentence():
+    with pytest.raises(UserError, match="anchor_blocks must be at least 1"):
+        make(replace(config(), model=ModelConfig()), WORDS)
