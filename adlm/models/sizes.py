@@ -81,11 +81,55 @@ def flops_per_token(config: Config, vocab_size: int, head_share: float = 1.0) ->
     """FLOPs of a forward pass for one token; training takes three times as many.
 
     Counts matrix products and attention; `head_share` is the share of positions at which the
-    vocabulary head is needed (about one half for masked diffusion).
+    vocabulary head is needed (about one half for masked diffusion). An anchored model's folded
+    bridge is one D x D map; the softmax bridge goes through the vocabulary at every position.
     """
     m = config.model
     per_block = (4 + 2 * m.mlp) * m.width**2 + 2 * m.width * config.data.length
-    return 2.0 * (m.blocks * per_block + head_share * m.width * vocab_size)
+    total = (m.blocks + m.anchor_blocks) * per_block + head_share * m.width * vocab_size
+    if m.anchor_blocks:
+        total += 2 * m.width * vocab_size if m.bridge == "softmax" else m.width**2
+    return 2.0 * total
+
+
+def match(config: Config, vocab_size: int, by: str = "params") -> Config:
+    """The plain model (MDLM for ADLM, AR for A2R) of equal parameters or equal FLOPs a token.
+
+    It has as many blocks as both networks together; the width is fitted, in steps that every head
+    shares evenly.
+
+    Example:
+        >>> from adlm.recipes import recipe
+        >>> plain = match(recipe("owt-adlm"), 50258, by="params")
+        >>> plain.objective, plain.model.blocks, plain.model.width
+        ('mdlm', 18, 936)
+        >>> match(recipe("owt-adlm"), 50258, by="flops").model.width
+        768
+    """
+    plain = {"adlm": "mdlm", "a2r": "ar"}.get(config.objective)
+    if plain is None:
+        raise UserError(f"only an anchored model can be matched, found '{config.objective}'")
+    if by not in ("params", "flops"):
+        raise UserError(f"models are matched by params or flops, found '{by}'")
+
+    def cost(c: Config) -> float:
+        share = head_share(c)
+        return (
+            parameters(c, vocab_size) if by == "params" else flops_per_token(c, vocab_size, share)
+        )
+
+    m, step = config.model, 2 * config.model.heads
+    depth = m.blocks + m.anchor_blocks
+    candidates = [
+        replace(
+            config,
+            objective=plain,
+            model=replace(m, anchor_blocks=0, blocks=depth, width=width),
+        )
+        for width in range(step, 3 * m.width, step)
+    ]
+    wanted = cost(config)
+    return min(candidates, key=lambda c: abs(cost(c) - wanted))
 
 
 def head_share(config: Config) -> float:
@@ -101,6 +145,8 @@ def step_memory(config: Config, vocab_size: int, world: int = 1) -> int:
     copies = 2 + moments + (1 if config.optim.ema else 0)
     rows = -(-config.train.batch // world)
     rows = min(rows, config.train.micro or rows)
-    kept = (16 + 2 * m.mlp) * m.width * m.blocks * 4  # activations of a token, fp32
+    kept = (
+        (16 + 2 * m.mlp) * m.width * (m.blocks + m.anchor_blocks) * 4
+    )  # activations of a token, fp32
     logits = (1 << 25) * 4 * 2
     return 4 * copies * parameters(config, vocab_size) + rows * length * kept + logits

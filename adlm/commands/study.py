@@ -1,0 +1,61 @@
+"""`adlm study anchoring` and `adlm study ablate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from adlm.config import check
+from adlm.studies import ablate as ablation
+from adlm.studies import anchoring as comparison
+from adlm.studies.runner import Study, run, save
+
+
+def anchoring(
+    tokens: int = 6_000_000,
+    seeds: int = 3,
+    workers: int = 1,
+    home: str = "runs/study-anchoring",
+    out: str = "results/study-anchoring.json",
+) -> None:
+    """Train AR, A2R, MDLM, a parameter-matched MDLM and ADLM (with gamma and without).
+
+    Equal tokens on the default corpus, over several seeds. Tells beforehand how long it takes;
+    stopped at any moment, the same command goes on with the run it was at.
+
+    Args:
+        tokens: Training tokens of each run.
+        seeds: Seeds of ADLM and the matched MDLM; the other rows have one fewer.
+        workers: Runs at a time, each with its share of the cores.
+        home: Folder of the runs.
+        out: Result file; a table (.md) and a plot (.png) are written beside it.
+    """
+    check(tokens >= 1, "--tokens", tokens, "at least 1")
+    check(seeds >= 1, "--seeds", seeds, "at least 1")
+    rows = comparison.rows(tokens)
+    study = Study("anchoring", rows, comparison.seeds(list(rows), seeds), Path(home))
+    save(study, run(study, workers), Path(out))
+
+
+def ablate(
+    axes: list[str] = ["gamma", "tau", "rule", "positions", "bridge", "depth", "conv"],  # noqa: B006
+    tokens: int = 6_000_000,
+    seeds: int = 1,
+    workers: int = 1,
+    home: str = "runs/study-ablate",
+    out: str = "results/study-ablate.json",
+) -> None:
+    """Change one setting of ADLM at a time: gamma, tau, rule, positions, bridge, depth, conv.
+
+    Args:
+        axes: Which settings, as a list: '[gamma, bridge]'.
+        tokens: Training tokens of each run.
+        seeds: Seeds of each row.
+        workers: Runs at a time, each with its share of the cores.
+        home: Folder of the runs.
+        out: Result file; a table (.md) and a plot (.png) are written beside it.
+    """
+    check(tokens >= 1, "--tokens", tokens, "at least 1")
+    check(seeds >= 1, "--seeds", seeds, "at least 1")
+    rows = ablation.rows(axes, tokens)
+    study = Study("ablation", rows, dict.fromkeys(rows, seeds), Path(home))
+    save(study, run(study, workers), Path(out))

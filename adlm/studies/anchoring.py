@@ -1,0 +1,42 @@
+"""Does anchoring help, at equal tokens, against models of equal size?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from adlm.config import Config
+from adlm.data.corpus import open_vocab
+from adlm.models.sizes import match
+from adlm.recipes import recipe
+
+
+def budget(config: Config, tokens: int) -> Config:
+    """The recipe at a number of training tokens, evaluated at twenty points on the way."""
+    a_step = config.train.batch * config.data.length
+    steps = max(1, -(-tokens // a_step))
+    every = max(1, steps // 20)
+    train = replace(
+        config.train, steps=steps, eval_every=every, eval_rows=512, save_every=every, keep=1
+    )
+    return replace(config, train=train)
+
+
+def rows(tokens: int) -> dict[str, Config]:
+    """The rows of the study."""
+    adlm = recipe("laptop-adlm")
+    vocab = open_vocab(adlm.data)
+    made = {
+        "AR": recipe("laptop-ar"),
+        "A2R": recipe("laptop-a2r"),
+        "MDLM": recipe("laptop-mdlm"),
+        "MDLM, parameters matched": match(adlm, vocab.size, by="params"),
+        "ADLM, gamma 0": replace(adlm, anchor=replace(adlm.anchor, gamma=0.0)),
+        "ADLM": adlm,
+    }
+    return {name: budget(config, tokens) for name, config in made.items()}
+
+
+def seeds(names: list[str], most: int) -> dict[str, int]:
+    """The compared pair gets all seeds, the other rows one fewer."""
+    full = ("ADLM", "MDLM, parameters matched")
+    return {name: most if name in full else max(1, most - 1) for name in names}

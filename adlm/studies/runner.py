@@ -1,0 +1,205 @@
+"""Run a grid of configurations over seeds; every finished run is kept and never done again."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from adlm import device as devices
+from adlm.config import Config, to_dict
+from adlm.data.corpus import open_vocab
+from adlm.errors import UserError
+from adlm.measure import step_rate
+from adlm.models.sizes import parameters
+from adlm.progress import console
+from adlm.results import stamped, write_json
+from adlm.train.log import read
+
+WORKER = (
+    "import json, sys; from adlm.config import from_dict; from adlm.studies.worker import work;"
+    "sys.exit(work(from_dict(json.loads(sys.argv[1])), sys.argv[2]))"
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a study."""
+
+    row: str
+    seed: int
+    config: Config
+    folder: Path
+
+    @property
+    def result(self) -> Path:
+        return self.folder / "result.json"
+
+
+@dataclass(frozen=True)
+class Study:
+    """A question put to several configurations."""
+
+    name: str
+    rows: dict[str, Config]
+    seeds: dict[str, int]  # row -> number of seeds
+    home: Path
+
+    def cells(self) -> list[Cell]:
+        """All runs, the first seed of every row before the second of any."""
+        out = []
+        for seed in range(max(self.seeds.values())):
+            for row, config in self.rows.items():
+                if seed < self.seeds[row]:
+                    seeded = replace(config, train=replace(config.train, seed=seed))
+                    label = "".join(c if c.isalnum() else "-" for c in row)
+                    out.append(Cell(row, seed, seeded, self.home / f"{label}-seed{seed}"))
+        return out
+
+    def tokens(self, config: Config) -> int:
+        return config.train.steps * config.train.batch * config.data.length
+
+
+def estimate(study: Study, workers: int) -> float:
+    """Seconds that the runs still to be done will take, from a real step of each row."""
+    left = [c for c in study.cells() if not c.result.is_file()]
+    kept = torch.get_num_threads()
+    torch.set_num_threads(max(1, kept // workers))
+    try:
+        rates = {row: rate(study.rows[row]) for row in {c.row for c in left}}
+    finally:
+        torch.set_num_threads(kept)
+    return sum(study.tokens(c.config) / rates[c.row] for c in left) / workers
+
+
+def rate(config: Config) -> float:
+    device = devices.pick(config.train.device)
+    precision = devices.precision(config.train.precision, device)
+    return step_rate(config, open_vocab(config.data), device, precision)
+
+
+def run(study: Study, workers: int) -> dict[str, Any]:
+    """Do what is left to do, `workers` runs at a time, then gather everything."""
+    if workers < 1:
+        raise UserError(f"--workers must be at least 1, found {workers}")
+    left = [c for c in study.cells() if not c.result.is_file()]
+    done = len(study.cells()) - len(left)
+    console.print(f"{study.name}: {len(left)} runs to do, {done} done")
+    if left:
+        minutes = estimate(study, workers) / 60
+        console.print(f"about {minutes:.0f} minutes; stop at any time, the same command goes on")
+    threads = max(1, (os.cpu_count() or 1) // workers)
+    began = time.monotonic()
+    with ThreadPoolExecutor(workers) as pool:
+        for cell, code in pool.map(lambda c: (c, launch(c, threads)), left):
+            if code:
+                log = cell.folder.with_suffix(".log")
+                raise UserError(f"the run {cell.folder} stopped with code {code}; see {log}")
+            console.print(f"{time.monotonic() - began:6.0f} s  {cell.row}, seed {cell.seed}")
+    return gather(study)
+
+
+def launch(cell: Cell, threads: int) -> int:
+    """Train and score one cell in a process of its own."""
+    cell.folder.parent.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    with cell.folder.with_suffix(".log").open("a") as log:
+        words = [sys.executable, "-c", WORKER, json.dumps(to_dict(cell.config)), str(cell.folder)]
+        return subprocess.run(words, env=environment, stdout=log, stderr=log).returncode
+
+
+def gather(study: Study) -> dict[str, Any]:
+    """All finished runs as one result."""
+    rows = []
+    vocab = open_vocab(next(iter(study.rows.values())).data)
+    for row, config in study.rows.items():
+        cells = [c for c in study.cells() if c.row == row and c.result.is_file()]
+        if not cells:
+            continue
+        results = [json.loads(c.result.read_text()) for c in cells]
+        ppl = np.array([r["ppl"] for r in results])
+        rows.append(
+            {
+                "row": row,
+                "parameters": parameters(config, vocab.size),
+                "tokens": study.tokens(config),
+                "seeds": [c.seed for c in cells],
+                "test_ppl": ppl.tolist(),
+                "test_ppl_mean": float(ppl.mean()),
+                "test_ppl_sd": float(ppl.std(ddof=1)) if len(ppl) > 1 else None,
+                "test_se_of_one_run": [r["se_ppl"] for r in results],
+                "exact": results[0]["exact"],
+                "curve": curve(cells),
+                "config": to_dict(config),
+                "data_hash": results[0]["data_hash"],
+            }
+        )
+    result = {"study": study.name, "rows": rows}
+    device = devices.pick()
+    config = next(iter(study.rows.values()))
+    return stamped(result, device, devices.precision(config.train.precision, device))
+
+
+def curve(cells: list[Cell]) -> dict[str, list[float]]:
+    """Validation NLL against tokens: mean and sd over seeds."""
+    logs = [[r for r in read(c.folder / "metrics.jsonl") if "valid_nll" in r] for c in cells]
+    steps = min(len(log) for log in logs)
+    values = np.array([[r["valid_nll"] for r in log[:steps]] for log in logs])  # (seeds, steps)
+    spread = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(steps)
+    return {
+        "tokens": [r["tokens"] for r in logs[0][:steps]],
+        "valid_nll_mean": values.mean(axis=0).tolist(),
+        "valid_nll_sd": spread.tolist(),
+    }
+
+
+def table(result: dict[str, Any]) -> str:
+    """Markdown: one line a row."""
+    lines = ["| model | parameters | seeds | test PPL (mean ± sd) |", "|---|---|---|---|"]
+    for row in result["rows"]:
+        bound = "" if row["exact"] else "≤ "
+        sd = f" ± {row['test_ppl_sd']:.2f}" if row["test_ppl_sd"] is not None else ""
+        count, size = len(row["seeds"]), f"{row['parameters']:,}"
+        figure = f"{bound}{row['test_ppl_mean']:.2f}{sd}"
+        lines.append(f"| {row['row']} | {size} | {count} | {figure} |")
+    return "\n".join(lines)
+
+
+def plot_lines(result: dict[str, Any]) -> Iterator[Any]:
+    """Validation PPL against tokens, with a band of one sd over seeds."""
+    from adlm.viz.plots import Line
+
+    for row in result["rows"]:
+        points = row["curve"]
+        mean = points["valid_nll_mean"]
+        sd = points["valid_nll_sd"]
+        yield Line(
+            row["row"],
+            points["tokens"],
+            [math.exp(m) for m in mean],
+            [math.exp(m - s) for m, s in zip(mean, sd, strict=True)],
+            [math.exp(m + s) for m, s in zip(mean, sd, strict=True)],
+        )
+
+
+def save(study: Study, result: dict[str, Any], out: Path) -> None:
+    """JSON, table and plot, and where they are."""
+    from adlm.viz.plots import curves
+
+    write_json(out, result)
+    out.with_suffix(".md").write_text(table(result) + "\n")
+    lines = list(plot_lines(result))
+    curves(out.with_suffix(".png"), {study.name: lines}, "tokens", "validation PPL", log_y=True)
+    print(table(result))
+    print(f"written to {out}, {out.with_suffix('.md')} and {out.with_suffix('.png')}")

@@ -1,0 +1,23 @@
+"""One run of a study: train (or resume), score the test split, keep the figures."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from adlm.commands.likelihood import start as likelihood
+from adlm.config import Config
+from adlm.train.run import train
+
+TEST_ROWS = 2048  # of the test split, spread evenly
+DRAWS = 4
+
+
+def work(config: Config, folder: str) -> int:
+    """Returns the exit code; result.json is written last and marks the run as done."""
+    home = Path(folder)
+    if code := train(config, home, resume=True):
+        return code
+    likelihood(str(home), limit=TEST_ROWS, draws=DRAWS, out=str(home / "result.json"))
+    shutil.rmtree(home / "checkpoints")  # the figures stay
+    return 0

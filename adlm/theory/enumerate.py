@@ -1,0 +1,129 @@
+"""Exact enumeration on tiny state spaces: -log p, NELBO, ANELBO and the bound of Theorem 4.1.
+
+Two ordinary tokens 0 and 1 and the mask m = 2, so a sequence of length L has 3^L states z. A
+network is a table of log-probabilities for every z; its T-step reverse process is followed along
+every path.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+MASK = 2
+
+
+@dataclass(frozen=True)
+class Table:
+    """A network pair by its tables: log x_psi and log y_phi for every z."""
+
+    log_x: np.ndarray  # (3^L, L, 2)
+    log_y: np.ndarray  # (3^L, L, 2)
+    length: int
+
+    @classmethod
+    def random(cls, length: int, seed: int, sharpness: float = 1.5) -> Table:
+        """Independent random logits for every state."""
+        generator = np.random.default_rng(seed)
+        logits = sharpness * generator.standard_normal((2, 3**length, length, 2))
+        log_p = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
+        return cls(log_p[0], log_p[1], length)
+
+    def index(self, z: tuple[int, ...]) -> int:
+        return sum(v * 3**i for i, v in enumerate(z))
+
+
+@dataclass(frozen=True)
+class Step:
+    """Coefficients of the reverse step t -> s with remasking probability sigma."""
+
+    alpha_t: float
+    alpha_s: float
+    sigma: float
+
+    @property
+    def unmask(self) -> float:
+        """P(masked -> token) = |lambda_t| = (alpha_s - (1 - sigma) alpha_t) / (1 - alpha_t)."""
+        return (self.alpha_s - (1 - self.sigma) * self.alpha_t) / (1 - self.alpha_t)
+
+
+def steps(count: int, sigma: float) -> list[Step]:
+    """The T reverse steps from t = 1 to 0 for alpha = 1 - t; sigma is cut to its valid range."""
+    out = []
+    for i in range(count, 0, -1):
+        alpha_t, alpha_s = 1 - i / count, 1 - (i - 1) / count
+        largest = min(1.0, (1 - alpha_s) / alpha_t) if alpha_t > 0 else 1.0
+        out.append(Step(alpha_t, alpha_s, min(sigma, largest)))
+    return out
+
+
+def distribution(table: Table, count: int, sigma: float = 0.0) -> dict[tuple[int, ...], float]:
+    """p(x) of the T-step sampler (6), over all sequences, by following every path.
+
+    Example:
+        >>> total = sum(distribution(Table.random(2, seed=0), 3, sigma=0.1).values())
+        >>> bool(np.isclose(total, 1.0))
+        True
+    """
+    chance = {(MASK,) * table.length: 1.0}
+    for step in steps(count, sigma):
+        following: dict[tuple[int, ...], float] = {}
+        for z, p in chance.items():
+            for path in itertools.product(*_moves(table, z, step)):
+                key = tuple(v for v, _ in path)
+                move = float(np.prod([q for _, q in path]))
+                following[key] = following.get(key, 0.0) + p * move
+        chance = following
+    return chance
+
+
+def _moves(table: Table, z: tuple[int, ...], step: Step) -> list[list[tuple[int, float]]]:
+    """For each position, where it can go and how likely."""
+    probabilities = np.exp(table.log_x[table.index(z)])
+    moves = []
+    for position, value in enumerate(z):
+        if value == MASK:
+            to = [(v, step.unmask * float(probabilities[position, v])) for v in (0, 1)]
+            moves.append([(MASK, 1 - step.unmask), *to])
+        else:
+            moves.append([(value, 1 - step.sigma), (MASK, step.sigma)])
+    return moves
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The quantities of Theorem 4.1 for one sequence, in nats."""
+
+    nll: float
+    nelbo: float
+    anchor: float  # L_Anchor
+    gamma: float
+
+    @property
+    def anelbo(self) -> float:
+        return self.nelbo + self.gamma * self.anchor
+
+    @property
+    def holds(self) -> bool:
+        """-log p + gamma L_Anchor <= ANELBO."""
+        return self.nll + self.gamma * self.anchor <= self.anelbo + 1e-9
+
+
+def bound(
+    table: Table, x: tuple[int, ...], anchors: set[int], count: int, sigma: float, gamma: float
+) -> Bound:
+    """Every term of the theorem, by listing every z_t with its probability."""
+    nelbo = anchor = 0.0
+    for step in steps(count, sigma):
+        for hidden in itertools.product((False, True), repeat=table.length):
+            z = tuple(MASK if h else v for h, v in zip(hidden, x, strict=True))
+            masked = [i for i, h in enumerate(hidden) if h]
+            chance = (1 - step.alpha_t) ** len(masked) * step.alpha_t ** (len(x) - len(masked))
+            row = table.index(z)
+            weight = step.unmask * chance
+            nelbo -= weight * sum(table.log_x[row, i, x[i]] for i in masked)
+            anchor -= weight * sum(table.log_y[row, i, x[i]] for i in masked if i in anchors)
+    nll = -float(np.log(distribution(table, count, sigma)[x]))
+    return Bound(nll, float(nelbo), float(anchor), gamma)

@@ -1,0 +1,58 @@
+"""Plots through matplotlib, which is asked for only when a picture is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from adlm.errors import need
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve; `low` and `high` draw a band."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float] | None = None
+    high: Sequence[float] | None = None
+    dashed: bool = False
+
+
+def curves(
+    path: Path,
+    panels: dict[str, list[Line]],
+    x_label: str,
+    y_label: str,
+    log_x: bool = False,
+    log_y: bool = False,
+) -> None:
+    """One panel a title, side by side, saved as a picture."""
+    try:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise need("matplotlib", "plots", "a plot") from None
+    figure, axes = plt.subplots(
+        1, len(panels), figsize=(1.2 + 4.8 * len(panels), 4.2), squeeze=False, layout="constrained"
+    )
+    for axis, (title, lines) in zip(axes[0], panels.items(), strict=True):
+        for line in lines:
+            style = "--" if line.dashed else "-"
+            (drawn,) = axis.plot(line.x, line.y, style, label=line.label, linewidth=1.6)
+            if line.low is not None and line.high is not None:
+                axis.fill_between(line.x, line.low, line.high, alpha=0.18, color=drawn.get_color())
+        axis.set_title(title, fontsize=11)
+        axis.set_xlabel(x_label)
+        axis.set_ylabel(y_label)
+        axis.set_xscale("log" if log_x else "linear")
+        axis.set_yscale("log" if log_y else "linear")
+        axis.grid(alpha=0.25)
+        axis.legend(fontsize=8, frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
