@@ -46,12 +46,15 @@ def main(argv: list[str] | None = None) -> int:
     except UserError as error:
         print(f"adlm: {error}", file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:
-        print("adlm: interrupted", file=sys.stderr)
-        return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        print(f"adlm: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("adlm: interrupted", file=sys.stderr)
+        return 130
 
 
 def find(words: list[str]) -> str | None:

@@ -29,7 +29,7 @@ from adlm.results import stamped, write_json
 from adlm.types import Batch
 
 # size -> (vocabulary, L, rows in a step)
-SHAPES = {"nano": (1024, 64, 64), "tiny": (4096, 128, 16), "small": (50258, 128, 16)}
+SHAPES = {"nano": (2048, 64, 32), "tiny": (4096, 128, 16), "small": (50258, 128, 16)}
 
 
 def measure(size: str, precision: str, compiled: bool, stretch: int = 1) -> dict:

@@ -14,6 +14,7 @@ def anchoring(
     tokens: int = 6_000_000,
     seeds: int = 3,
     workers: int = 1,
+    threads: int = 0,
     home: str = "runs/study-anchoring",
     out: str = "results/study-anchoring.json",
 ) -> None:
@@ -25,7 +26,8 @@ def anchoring(
     Args:
         tokens: Training tokens of each run.
         seeds: Seeds of ADLM and the matched MDLM; the other rows have one fewer.
-        workers: Runs at a time, each with its share of the cores.
+        workers: Runs at a time.
+        threads: Threads of each run; 0 = its share of the cores.
         home: Folder of the runs.
         out: Result file; a table (.md) and a plot (.png) are written beside it.
     """
@@ -33,7 +35,7 @@ def anchoring(
     check(seeds >= 1, "--seeds", seeds, "at least 1")
     rows = comparison.rows(tokens)
     study = Study("anchoring", rows, comparison.seeds(list(rows), seeds), Path(home))
-    save(study, run(study, workers), Path(out))
+    save(study, run(study, workers, threads), Path(out))
 
 
 def ablate(
@@ -41,6 +43,7 @@ def ablate(
     tokens: int = 6_000_000,
     seeds: int = 1,
     workers: int = 1,
+    threads: int = 0,
     home: str = "runs/study-ablate",
     out: str = "results/study-ablate.json",
 ) -> None:
@@ -50,7 +53,8 @@ def ablate(
         axes: Which settings, as a list: '[gamma, bridge]'.
         tokens: Training tokens of each run.
         seeds: Seeds of each row.
-        workers: Runs at a time, each with its share of the cores.
+        workers: Runs at a time.
+        threads: Threads of each run; 0 = its share of the cores.
         home: Folder of the runs.
         out: Result file; a table (.md) and a plot (.png) are written beside it.
     """
@@ -58,4 +62,4 @@ def ablate(
     check(seeds >= 1, "--seeds", seeds, "at least 1")
     rows = ablation.rows(axes, tokens)
     study = Study("ablation", rows, dict.fromkeys(rows, seeds), Path(home))
-    save(study, run(study, workers), Path(out))
+    save(study, run(study, workers, threads), Path(out))

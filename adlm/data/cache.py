@@ -67,6 +67,8 @@ def load(source: Source, vocab: Vocab, workers: int = 0) -> TokenStore:
 
 def build(home: Path, source: Source, vocab: Vocab, workers: int) -> None:
     """Tokenise as a stream and put the result in place in one move."""
+    for left in home.parent.glob(f"{home.name}.*.tmp"):  # of a killed process: we hold the lock
+        shutil.rmtree(left, ignore_errors=True)
     work = home.with_name(f"{home.name}.{uuid.uuid4().hex}.tmp")
     work.mkdir(parents=True)
     dtype = np.uint16 if vocab.size <= 1 << 16 else np.uint32

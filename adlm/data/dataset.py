@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,19 @@ def split_of(index: int) -> str:
     return {8: "valid", 9: "test"}.get(index % 10, "train")
 
 
-def only(split: str, documents: Iterator[str]) -> Iterator[str]:
-    """The documents of one split by the fixed rule."""
-    return (text for i, text in enumerate(documents) if split_of(i) == split)
+def carve(split: str, missing: Collection[str], train: Iterator[str]) -> Iterator[str]:
+    """Splits that the data lack are carved out of its training documents by the fixed rule.
+
+    Example:
+        >>> list(carve("train", ["valid"], iter("abcdefghij")))
+        ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'j']
+        >>> list(carve("valid", ["valid"], iter("abcdefghij")))
+        ['i']
+    """
+    for i, text in enumerate(train):
+        place = split_of(i) if split_of(i) in missing else "train"
+        if place == split:
+            yield text
 
 
 @dataclass(frozen=True)

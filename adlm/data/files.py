@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -32,9 +33,9 @@ def lines(path: Path) -> Iterator[str]:
                     raise UserError(f"{path} is not a text file: it has NUL bytes")
                 yield line.rstrip("\r\n")
         except UnicodeDecodeError as error:
-            raise UserError(
-                f"{path} is not UTF-8 text (byte {error.start}: {error.reason})"
-            ) from None
+            raise UserError(f"{path} is not UTF-8 text ({error.reason})") from None
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise UserError(f"{path} is not a whole gzip file ({error})") from None
 
 
 def pieces(path: Path) -> Iterator[str]:

@@ -16,7 +16,7 @@ from typing import Any
 from adlm import registry
 from adlm.config import DataConfig
 from adlm.data import files
-from adlm.data.dataset import SPLITS, DataSet, only
+from adlm.data.dataset import SPLITS, DataSet, carve
 from adlm.errors import UserError, nearest, need
 
 ALIASES = {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test",)}
@@ -106,30 +106,27 @@ def _local(declared: DataSet, path: Path, name: str, split: str) -> Source:
 
 
 def _from_files(path: Path, split: str, field: str) -> Source:
-    if path.is_file():
-        chosen, rule = [path], True
-    else:
+    every = [path]
+    if path.is_dir():
         every = sorted(p for p in path.rglob("*") if p.is_file() and _readable(p))
-        if not every:
-            kinds = ", ".join(files.FORMATS)
-            raise UserError(f"the folder {path} has no file of a kind that is read: {kinds}")
-        own = [p for p in every if p.name.lower().startswith(ALIASES[split])]
-        marked = [p for p in every if p.name.lower().startswith(sum(ALIASES.values(), ()))]
-        if marked and not own:
-            names = ", ".join(p.name for p in marked[:5])
-            raise UserError(
-                f"the folder {path} has no file for the split '{split}' (it has {names})"
-            )
-        chosen, rule = (own, False) if marked else (every, True)
+    if not every:
+        kinds = ", ".join(files.FORMATS)
+        raise UserError(f"the folder {path} has no file of a kind that is read: {kinds}")
+    own = {s: [p for p in every if p.name.lower().startswith(ALIASES[s])] for s in SPLITS}
+    if path.is_file() or not own["train"]:
+        own = {"train": every, "valid": [], "test": []}
+    missing = [s for s in SPLITS if not own[s]]
+    chosen = own["train"] if split in missing else own[split]
     for file in chosen:
         if not file.stat().st_size:
             raise UserError(f"{file} is empty")
 
     def read() -> Iterator[str]:
         stream = (text for file in chosen for text in files.read(file, field))
-        return only(split, stream) if rule else stream
+        from_train = split == "train" or split in missing
+        return carve(split, missing, stream) if from_train else stream
 
-    mark = _fingerprint(chosen, field, split if rule else "")
+    mark = _fingerprint(chosen, field, split, *missing)
     return Source(str(path), split, read, mark, sum(p.stat().st_size for p in chosen))
 
 
@@ -148,15 +145,16 @@ def _from_hub(
         import datasets
     except ImportError:
         raise need("datasets", "data", f"loading hf:{name}") from None
-    rule = False
+    missing: list[str] = []
     try:
         if declared is not None:
             data = datasets.load_dataset(name, part, split=split)
         else:
             parts = datasets.load_dataset(name, part)
-            found = [s for s in parts if s.startswith(ALIASES[split])]
-            rule = not found
-            data = parts[found[0] if found else next(iter(parts))]
+            own = {s: [k for k in parts if k.startswith(ALIASES[s])] for s in SPLITS}
+            own["train"] = own["train"] or [next(iter(parts))]
+            missing = [s for s in SPLITS if not own[s]]
+            data = parts[(own["train"] if split in missing else own[split])[0]]
     except Exception as error:  # network, spelling, access: the library has dozens of types
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise UserError(f"hf:{name} could not be loaded: {first}") from None
@@ -170,7 +168,8 @@ def _from_hub(
 
     def read() -> Iterator[str]:
         stream = (text(record) for record in data)
-        return only(split, stream) if rule else stream
+        from_train = split == "train" or split in missing
+        return carve(split, missing, stream) if from_train else stream
 
     mark = hashlib.sha256(f"{name} {part} {split} {field} {data._fingerprint}".encode()).hexdigest()
     return Source(f"hf:{name}", split, read, mark)

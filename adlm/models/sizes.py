@@ -30,7 +30,7 @@ class Size:
 
 
 SIZES = {
-    "nano": Size(128, 6, 4, 3e-3, 0.02, 64),
+    "nano": Size(128, 3, 4, 3e-3, 0.02, 32),
     "micro": Size(192, 6, 6, 2e-3, 0.02, 64),
     "tiny": Size(256, 8, 8, 1e-3, 0.02, 128),
     "small": Size(768, 12, 12, 3e-4, 0.01, 512),
@@ -49,7 +49,9 @@ def resize(config: Config, name: str) -> Config:
         raise UserError(f"there is no size '{name}'{nearest(name, SIZES)}")
     size = SIZES[name]
     model = replace(config.model, width=size.width, blocks=size.blocks, heads=size.heads)
-    optim = replace(config.optim, lr=size.lr, muon_lr=size.muon_lr)
+    optim = replace(config.optim, muon_lr=size.muon_lr)
+    if optim.name == "adamw":  # beside Muon, AdamW has the vectors and embeddings only
+        optim = replace(optim, lr=size.lr)
     return replace(config, model=model, optim=optim, train=replace(config.train, batch=size.batch))
 
 

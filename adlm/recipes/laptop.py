@@ -14,10 +14,10 @@ def laptop_mdlm() -> Config:
     """MDLM that leaves the plateau of word frequencies within the first minute."""
     return Config(
         objective="mdlm",
-        data=DataConfig(name="sotu", tokenizer="bpe:1024", length=64),
-        model=ModelConfig(width=128, blocks=6, heads=4, conv=5),
-        optim=OptimConfig(ema=0.98),
-        train=TrainConfig(steps=600, batch=64, eval_every=100, save_every=100),
+        data=DataConfig(name="sotu", tokenizer="bpe:2048", length=64),
+        model=ModelConfig(width=128, blocks=3, heads=4, conv=5, qk_norm=True),
+        optim=OptimConfig(lr=0.01, ema=0.98),
+        train=TrainConfig(steps=1600, batch=32, eval_every=200, save_every=200),
     )
 
 

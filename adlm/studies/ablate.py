@@ -50,11 +50,12 @@ def axes() -> dict[str, dict[str, Config]]:
 
 
 def rows(wanted: list[str], tokens: int) -> dict[str, Config]:
-    """The rows of the chosen axes; a setting that is the recipe's own appears once."""
+    """The recipe itself and the rows of the chosen axes that differ from it."""
     known = axes()
     unknown = [name for name in wanted if name not in known]
     if unknown:
         raise UserError(f"there is no axis '{unknown[0]}'{nearest(unknown[0], known)}")
-    return {
-        label: budget(config, tokens) for name in wanted for label, config in known[name].items()
-    }
+    made = {"ADLM as in the recipe": recipe("laptop-adlm")}
+    for name in wanted:
+        made |= {k: c for k, c in known[name].items() if c not in made.values()}
+    return {label: budget(config, tokens) for label, config in made.items()}

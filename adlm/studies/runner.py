@@ -71,11 +71,11 @@ class Study:
         return config.train.steps * config.train.batch * config.data.length
 
 
-def estimate(study: Study, workers: int) -> float:
+def estimate(study: Study, workers: int, threads: int) -> float:
     """Seconds that the runs still to be done will take, from a real step of each row."""
     left = [c for c in study.cells() if not c.result.is_file()]
     kept = torch.get_num_threads()
-    torch.set_num_threads(max(1, kept // workers))
+    torch.set_num_threads(threads)
     try:
         rates = {row: rate(study.rows[row]) for row in {c.row for c in left}}
     finally:
@@ -89,17 +89,17 @@ def rate(config: Config) -> float:
     return step_rate(config, open_vocab(config.data), device, precision)
 
 
-def run(study: Study, workers: int) -> dict[str, Any]:
+def run(study: Study, workers: int, threads: int = 0) -> dict[str, Any]:
     """Do what is left to do, `workers` runs at a time, then gather everything."""
     if workers < 1:
         raise UserError(f"--workers must be at least 1, found {workers}")
+    threads = threads or max(1, (os.cpu_count() or 1) // workers)
     left = [c for c in study.cells() if not c.result.is_file()]
     done = len(study.cells()) - len(left)
     console.print(f"{study.name}: {len(left)} runs to do, {done} done")
     if left:
-        minutes = estimate(study, workers) / 60
+        minutes = estimate(study, workers, threads) / 60
         console.print(f"about {minutes:.0f} minutes; stop at any time, the same command goes on")
-    threads = max(1, (os.cpu_count() or 1) // workers)
     began = time.monotonic()
     with ThreadPoolExecutor(workers) as pool:
         for cell, code in pool.map(lambda c: (c, launch(c, threads)), left):

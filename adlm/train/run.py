@@ -44,17 +44,17 @@ def train(config: Config, out: Path, resume: bool = False) -> int:
                 f"train.batch {config.train.batch} must be at least {world.size} (processes)"
             )
         check_folder(config, out, resume)
+        trainer = Trainer(config, out, world, device)
+        if found := checkpoint.steps(out):
+            trainer.resume(found[-1])
+        world.wait()
+        if world.main:
+            write_json(out / "config.json", to_dict(config))
+            checkpoint.sweep(out)
+        if trainer.step >= config.train.steps:
+            say(world.main, f"{out} is done: {trainer.step} steps")
+            return 0
         with StopFlag() as stop:
-            trainer = Trainer(config, out, world, device)
-            if found := checkpoint.steps(out):
-                trainer.resume(found[-1])
-            world.wait()
-            if world.main:
-                write_json(out / "config.json", to_dict(config))
-                checkpoint.sweep(out)
-            if trainer.step >= config.train.steps:
-                say(world.main, f"{out} is done: {trainer.step} steps")
-                return 0
             trainer.fit(stop)
         if trainer.step < config.train.steps:
             say(world.main, f"stopped at step {trainer.step} with a checkpoint; --resume goes on")

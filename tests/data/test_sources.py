@@ -103,6 +103,17 @@ def test_a_folder_with_split_files_uses_them(tmp_path):
     ]
 
 
+def test_a_missing_split_is_carved_out_of_train_and_nothing_is_in_both(tmp_path):
+    rows = [f"text {i}" for i in range(20)]
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps({"text": r}) + "\n" for r in rows))
+    (tmp_path / "test.jsonl").write_text('{"text": "held out"}\n')
+    for name in (tmp_path, f"hf:{tmp_path}"):
+        train, valid, test = (read(name, s) for s in ("train", "valid", "test"))
+        assert valid == ["text 8", "text 18"]
+        assert test == ["held out"]
+        assert sorted(train + valid) == sorted(rows)
+
+
 def test_one_text_file_is_split_without_loss(text_file):
     whole = text_file.read_text().split("\n")
     parts = [read(text_file, s) for s in ("train", "valid", "test")]
@@ -137,6 +148,8 @@ def test_the_fingerprint_follows_the_content(tmp_path):
         (b'{"title": "x"}\n', "a.jsonl", "no text field 'text'"),
         (b"title\nx\n", "a.csv", "no text field 'text'"),
         (b"not parquet", "a.parquet", "not a parquet file"),
+        (b"not gzip", "a.txt.gz", "not a whole gzip file"),
+        (gzip.compress(b"hello " * 99)[:-9], "a.txt.gz", "not a whole gzip file"),
     ],
 )
 def test_bad_files_are_one_sentence(tmp_path, content, name, says):

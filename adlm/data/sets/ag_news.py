@@ -22,9 +22,9 @@ def news(path: Path, split: str) -> Iterator[str]:
 
 register("dataset", "ag_news")(
     DataSet(
-        files={"train": ("train.csv",), "test": ("test.csv",)},
+        files={"train": ("train.csv",), "valid": ("test.csv",), "test": ("test.csv",)},
         read=news,
         hub=("fancyzhx/ag_news", None),
-        hub_splits={"train": "train", "test": "test"},
+        hub_splits={"train": "train", "valid": "test", "test": "test"},
     )
 )

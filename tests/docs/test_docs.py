@@ -1,0 +1,130 @@
+"""What README and docs show is executed or checked."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from adlm import registry
+from adlm.cli import main
+from adlm.config import AnchorConfig, DataConfig
+from adlm.data.sources import open_source
+from adlm.data.vocab import byte_vocab
+from adlm.process.anchors import Anchors
+from adlm.process.schedule import make_schedule
+from adlm.recipes import recipe
+
+ROOT = Path(__file__).parents[2]
+# the README's commands with everything that costs minutes made small
+SMALL = "--train.steps 2 --train.batch 4 --train.eval_rows 4 --model.width 16 --model.heads 2"
+
+
+def readme_commands() -> list[str]:
+    lines = re.findall(r"^    ((?:adlm|torchrun|make) .*)$", (ROOT / "README.md").read_text(), re.M)
+    return [line.split("#")[0].strip() for line in lines]
+
+
+def test_the_readme_names_only_make_targets_that_exist():
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M)
+    named = re.findall(r"(?:`|    )make (\w+)", (ROOT / "README.md").read_text())
+    assert {"quickstart", "test"} <= set(named) <= set(targets)
+
+
+def test_every_command_of_the_readme_runs(tmp_path, monkeypatch, capsys, text_file):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my-texts").mkdir()
+    (tmp_path / "my-texts" / "a.txt").write_text(text_file.read_text())
+    commands = readme_commands()
+    assert len(commands) >= 10
+    for command in commands:
+        words = shlex.split(command)
+        if words[0] == "make":
+            continue
+        if "bpe:4096" in words:
+            words[words.index("bpe:4096")] = "bpe:300"
+        if "train" in words:
+            words += SMALL.split()
+        if words[0] == "torchrun":
+            run = [sys.executable, "-m", "torch.distributed.run", "--master-port", "29611"]
+            done = subprocess.run(
+                [*run, *words[1:]],
+                capture_output=True,
+                text=True,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+            )
+            assert done.returncode == 0, done.stderr[-2000:]
+            continue
+        if words[1:3] == ["eval", "likelihood"]:
+            words += ["--limit", "20"]
+        assert main(words[1:]) == 0, (command, capsys.readouterr().err)
+    python = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    assert python
+    exec(python.group(1), {})
+    assert capsys.readouterr().out.strip().splitlines()[-1].startswith("[")
+
+
+def test_the_examples_of_the_extension_guide_work(tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "extend.md").read_text(), re.S)
+    assert len(blocks) == 4
+    for block in blocks:
+        exec(block, {"__name__": "example"})
+    try:
+        import torch
+
+        x = torch.tensor([[1, 2, 3, 4]])
+        late = Anchors(AnchorConfig(rule="late"), byte_vocab())(x, x > 0)
+        assert late.tolist() == [[False, False, True, True]]
+        schedule, t = make_schedule("square-root"), torch.tensor([0.25])
+        assert torch.allclose(schedule.weight(t), -schedule.dalpha(t) / (1 - schedule.alpha(t)))
+        (tmp_path / "poems.jsonl").write_text('{"verse": "a rose"}\n')
+        config = DataConfig(name="poems", dir=str(tmp_path))
+        assert list(open_source(config, "train").documents()) == ["a rose"]
+        assert recipe("laptop-mdlm-adamw").optim.name == "adamw"
+    finally:
+        for axis, name in (
+            ("anchors", "late"),
+            ("schedule", "square-root"),
+            ("dataset", "poems"),
+            ("recipe", "laptop-mdlm-adamw"),
+        ):
+            registry._tables[axis].pop(name)
+
+
+def test_every_file_named_in_the_docs_exists():
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for name in re.findall(r"`((?:adlm|benchmarks|results|docs)/[\w./-]+)`", page.read_text()):
+            assert (ROOT / name).exists(), (page.name, name)
+
+
+@pytest.mark.parametrize("axis", sorted(registry.HOMES))
+def test_every_axis_is_in_the_extension_guide(axis):
+    assert f"`{axis}`" in (ROOT / "docs" / "extend.md").read_text()
+
+
+def test_every_named_set_is_documented():
+    page = (ROOT / "docs" / "data.md").read_text()
+    assert all(name in page for name in registry.names("dataset"))
+
+
+def test_the_pages_show_what_the_result_files_say():
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "docs" / "build.py"), "--check"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_registry_or_machine_path_is_named():
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert tracked
+    for name in tracked:
+        if name.endswith((".py", ".md", ".toml", ".txt", "Makefile", "run")):
+            text = (ROOT / name).read_text()
+            assert not re.search(r"(?:pypi|pythonhosted|debian|npmjs)\.org", text), name

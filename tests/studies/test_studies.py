@@ -1,0 +1,94 @@
+"""Studies: resumable run by run, honest tables, matched controls."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from adlm.errors import UserError
+from adlm.models.sizes import flops_per_token, match, parameters
+from adlm.recipes import recipe
+from adlm.recipes.anchoring import anchored
+from adlm.studies import ablate, anchoring
+from adlm.studies.runner import Study, run, save, table
+from tests.conftest import make_config
+
+
+@pytest.mark.parametrize("name", ["laptop-adlm", "laptop-a2r"])
+@pytest.mark.parametrize("by", ["params", "flops"])
+def test_matched_models_match(name, by):
+    config, vocab = recipe(name), 2048
+    plain = match(config, vocab, by)
+    assert plain.objective == {"adlm": "mdlm", "a2r": "ar"}[config.objective]
+    assert not plain.model.anchor_blocks
+    costs = [
+        parameters(c, vocab) if by == "params" else flops_per_token(c, vocab)
+        for c in (config, plain)
+    ]
+    assert abs(costs[0] / costs[1] - 1) < 0.04
+
+
+def test_only_anchored_models_are_matched():
+    with pytest.raises(UserError, match="only an anchored model"):
+        match(recipe("laptop-ar"), 100)
+    with pytest.raises(UserError, match="params or flops"):
+        match(recipe("laptop-adlm"), 100, by="colour")
+
+
+def test_a_split_that_leaves_no_block_is_one_sentence(text_file):
+    config = make_config(text_file)
+    assert anchored(replace(config, model=replace(config.model, blocks=3)), "adlm")
+    with pytest.raises(UserError, match="leaves no block"):
+        anchored(config, "adlm")
+
+
+def test_the_rows_of_the_anchoring_study():
+    rows = anchoring.rows(6_000_000)
+    assert list(rows) == [
+        "AR",
+        "A2R",
+        "MDLM",
+        "MDLM, parameters matched",
+        "ADLM, gamma 0",
+        "ADLM",
+    ]
+    tokens = {c.train.steps * c.train.batch * c.data.length for c in rows.values()}
+    assert len(tokens) == 1
+    assert min(tokens) >= 6_000_000
+    assert anchoring.seeds(list(rows), 3)["ADLM"] == 3
+    assert anchoring.seeds(list(rows), 3)["AR"] == 2
+
+
+def test_ablation_rows_differ_from_each_other():
+    rows = ablate.rows(list(ablate.axes()), 1000)
+    configs = list(rows.values())
+    assert all(a != b for i, a in enumerate(configs) for b in configs[:i])
+    with pytest.raises(UserError, match="did you mean 'gamma'"):
+        ablate.rows(["gama"], 1000)
+
+
+def test_a_study_runs_and_is_not_done_twice(text_file, tmp_path, capsys):
+    config = make_config(text_file, steps=4, eval_every=2)
+    anchor = replace(config, objective="adlm", model=replace(config.model, anchor_blocks=1))
+    study = Study("small", {"MDLM": config, "ADLM": anchor}, {"MDLM": 1, "ADLM": 2}, tmp_path / "s")
+    result = run(study, workers=2)
+    save(study, result, tmp_path / "small.json")
+    assert [len(r["seeds"]) for r in result["rows"]] == [1, 2]
+    assert result["rows"][1]["test_ppl_sd"] > 0
+    assert len(result["rows"][0]["curve"]["tokens"]) == 2
+    assert "| ADLM |" in capsys.readouterr().out
+    assert (tmp_path / "small.png").stat().st_size > 5_000
+    assert json.loads((tmp_path / "small.json").read_text())["machine"]["torch"]
+    written = [c.result.stat().st_mtime_ns for c in study.cells()]
+    again = run(study, workers=1)
+    assert [c.result.stat().st_mtime_ns for c in study.cells()] == written
+    assert table(again) == table(result)
+
+
+def test_a_failing_run_is_named(text_file, tmp_path):
+    config = make_config(text_file.with_name("gone.txt"))
+    study = Study("bad", {"MDLM": config}, {"MDLM": 1}, tmp_path / "s")
+    with pytest.raises(UserError):
+        run(study, workers=1)

@@ -1,0 +1,93 @@
+"""The theory package against the library's own objectives and against closed forms."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from adlm.commands.theory import start
+from adlm.theory.complexity import MODELS, curves, fit, loss, parameters, truth
+from adlm.theory.em import em_curve
+from adlm.theory.enumerate import Table, bound, distribution, steps
+from adlm.theory.example import transitions
+from adlm.theory.networks import make
+
+
+def test_the_worked_example():
+    assert [round(t.probability, 12) for t in transitions()] == [0.1125, 0.125]
+
+
+@pytest.mark.parametrize("sigma", [0.0, 0.2, 1.0])
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_the_sampler_ends_in_a_distribution_without_masks(count, sigma):
+    chance = distribution(Table.random(3, 0), count, sigma)
+    assert math.isclose(sum(chance.values()), 1.0, rel_tol=1e-12)
+    assert sum(p for z, p in chance.items() if 2 in z) < 1e-12
+    assert all(0 <= s.sigma <= 1 and 0 <= s.unmask <= 1 + 1e-12 for s in steps(count, sigma))
+
+
+def test_one_step_is_the_independent_product():
+    table = Table.random(3, 4)
+    chance = distribution(table, 1)
+    probabilities = np.exp(table.log_x[table.index((2, 2, 2))])
+    for x, p in chance.items():
+        if 2 not in x:
+            assert math.isclose(p, math.prod(probabilities[i, v] for i, v in enumerate(x)))
+
+
+def test_a_single_step_makes_the_bound_tight_and_more_steps_do_not():
+    table, x = Table.random(3, 1), (1, 0, 0)
+    one = bound(table, x, {0}, 1, 0.0, 0.5)
+    assert math.isclose(one.nll, one.nelbo)
+    more = bound(table, x, {0}, 4, 0.0, 0.5)
+    assert more.nelbo > more.nll + 1e-3
+
+
+def test_fitted_tables_tend_to_the_truth_and_their_excess_to_parameters_over_two_n():
+    """The classical limit for maximum likelihood: excess = (free parameters) / (2 N)."""
+    network = make("line", 5, 2, seed=3)
+    count = 200_000
+    x = network.sample(count, np.random.default_rng(0))
+    for model in MODELS:
+        floor = loss(model, network, truth(model, network))
+        excess = loss(model, network, fit(model, network, x)) - floor
+        free = parameters(model, network) / 2  # K = 2: one free entry a row
+        assert 0 < excess < 3 * free / (2 * count)
+
+
+def test_anchored_tables_need_fewer_samples():
+    found = {c.model: c for c in curves("line", length=6, repeats=2)}
+    assert found["DLM"].needed > 3 * found["AR"].needed > 3 * found["A2R"].needed
+    assert all(-1.3 < c.exponent < -0.6 for c in found.values())
+
+
+def test_samples_follow_the_network():
+    network = make("tree", 4, 2, seed=0)
+    every = network.everything()
+    x = network.sample(100_000, np.random.default_rng(0))
+    codes = x @ (2 ** np.arange(4))
+    observed = np.bincount(codes, minlength=16)
+    expected = np.zeros(16)
+    expected[every @ (2 ** np.arange(4))] = np.exp(network.log_p(every)) * len(x)
+    assert ((observed - expected) ** 2 / expected).sum() < 37.7  # 15 degrees of freedom, p = 0.001
+
+
+def test_em_never_raises_the_nll():
+    curve = em_curve()
+    assert all(b <= a + 1e-12 for a, b in pairwise(curve))
+    assert curve[0] - curve[-1] > 1
+
+
+def test_the_command_writes_tables_and_plots(tmp_path, capsys):
+    start(str(tmp_path))
+    shown = capsys.readouterr().out
+    assert "0.1125" in shown
+    assert "holds in 100 of 100" in shown
+    result = json.loads((tmp_path / "theory.json").read_text())
+    assert result["em"]["rises"] == 0
+    assert (tmp_path / "complexity.png").stat().st_size > 10_000
+    assert (tmp_path / "em.png").stat().st_size > 5_000
