@@ -4,8 +4,9 @@
 
 V 50258, d 768, 12 + 6 blocks, L 128; a training step (forward and backward of the whole loss) and
 an inference forward (log-probabilities at the masked half), each case in a process of its own, in
-one run and one precision. The literal path builds the anchor's and the denoiser's logits at every position, as
-the published code does. Tokens follow Zipf's law, so that anchors are about as frequent as in text.
+one run and one precision. The literal path builds the anchor's and the denoiser's logits at every
+position, as the published code does. Tokens follow Zipf's law, so that anchors are about as
+frequent as in text.
 """
 
 from __future__ import annotations

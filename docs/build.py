@@ -1,7 +1,7 @@
 """Write docs/results.md and the README's table from the JSON files in results/.
 
-    python docs/build.py            write
-    python docs/build.py --check    exit 1 if what is written differs
+python docs/build.py            write
+python docs/build.py --check    exit 1 if what is written differs
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def page() -> str:
     if first:
         parts += ["## Laptop recipes", laptop()]
         parts.append(
-            f"State of the Union addresses, test split, {first['tokens']:,} tokens of a vocabulary of "
+            f"State of the Union addresses, test split, {first['tokens']:,} tokens, vocabulary "
             f"{first['config']['data']['tokenizer'].split(':')[1]}; ± is one standard error over "
             f"rows; diffusion figures are upper bounds ({first['estimator']}, "
             f"{first['draws']} draws). {machine(first)}."
@@ -89,8 +89,8 @@ def page() -> str:
             "Training step",
             "bench-train-step",
             train_step,
-            "`python benchmarks/train_step.py --compile`: one MDLM step without the optimiser, against "
-            "the matrix-product peak of the same run; rows of L and 4 L with as many tokens.",
+            "`python benchmarks/train_step.py --compile`: one MDLM step without the optimiser, "
+            "against the matrix-product peak of the same run; rows of L and 4 L, as many tokens.",
         ),
         (
             "Anchored step",

@@ -8,7 +8,9 @@ from adlm.config import AnchorConfig, Config
 from adlm.errors import UserError
 
 
-def anchored(config: Config, objective: str, anchor: AnchorConfig | None = None) -> Config:
+def anchored(
+    config: Config, objective: str, anchor: AnchorConfig | None = None, residual: bool = False
+) -> Config:
     """The anchored form of a recipe with the same number of blocks in all.
 
     The denoiser has half the anchor network's depth, as in the paper.
@@ -23,5 +25,5 @@ def anchored(config: Config, objective: str, anchor: AnchorConfig | None = None)
     if not denoiser:
         raise UserError(f"model.blocks {config.model.blocks} leaves no block for the denoiser")
     front = config.model.blocks - denoiser
-    model = replace(config.model, anchor_blocks=front, blocks=denoiser)
+    model = replace(config.model, anchor_blocks=front, blocks=denoiser, residual=residual)
     return replace(config, objective=objective, model=model, anchor=anchor or config.anchor)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from adlm.config import Config, DataConfig, ModelConfig, OptimConfig, TrainConfig
+from adlm.config import AnchorConfig, Config, DataConfig, ModelConfig, OptimConfig, TrainConfig
 from adlm.recipes.anchoring import anchored
 from adlm.registry import register
+
+ANCHOR = AnchorConfig(gamma=0.02)
 
 
 @register("recipe", "laptop-mdlm")
 def laptop_mdlm() -> Config:
-    """MDLM that leaves the plateau of word frequencies within the first minute."""
+    """MDLM with Muon, a short convolution and normalised queries and keys."""
     return Config(
         objective="mdlm",
         data=DataConfig(name="sotu", tokenizer="bpe:2048", length=64),
@@ -30,10 +32,10 @@ def laptop_ar() -> Config:
 @register("recipe", "laptop-adlm")
 def laptop_adlm() -> Config:
     """ADLM: the same number of blocks, two thirds of them before the anchors."""
-    return anchored(laptop_mdlm(), "adlm")
+    return anchored(laptop_mdlm(), "adlm", ANCHOR, residual=True)
 
 
 @register("recipe", "laptop-a2r")
 def laptop_a2r() -> Config:
     """A2R: the same, causal."""
-    return anchored(laptop_ar(), "a2r")
+    return anchored(laptop_ar(), "a2r", ANCHOR, residual=True)
