@@ -16,7 +16,7 @@ from rich.progress import (
 )
 
 console = Console(stderr=True, highlight=False)
-LINE_SECONDS = 15.0  # between lines where the output is no terminal
+LINE_SECONDS = 30.0  # between lines where the output is no terminal
 
 
 class Bar:

@@ -92,6 +92,7 @@ class Trainer:
         self.step = 0
         self.tokens = 0
         self.seconds = 0.0
+        self.recent: list[Step] = []  # steps since the last line of metrics
 
     def resume(self, path: Path) -> None:
         """Take up a checkpoint."""
@@ -102,25 +103,25 @@ class Trainer:
         self.ema.load(_part(tensors, "ema."))
         self.step, self.tokens = state["step"], state["tokens"]
         self.seconds = state["seconds"]
+        self.recent = [Step(**values) for values in state["recent"]]
 
     def fit(self, stop: StopFlag) -> None:
         """Train to the last step, or until told to stop; a checkpoint is written either way."""
         cfg = self.config.train
         log = Log(self.run, self.step, cfg.tensorboard) if self.world.main else None
         began, first_token = time.monotonic(), self.tokens
-        recent: list[Step] = []
         with Bar("training", cfg.steps, "steps", self.step, quiet=not self.world.main) as bar:
             while self.step < cfg.steps:
-                recent.append(self.advance())
+                self.recent.append(self.advance())
                 seconds = self.seconds + time.monotonic() - began
                 if self.step % cfg.log_every == 0 or self.step == cfg.steps:
                     rate = (self.tokens - first_token) / (time.monotonic() - began)
-                    record = {"step": self.step, "tokens": self.tokens, **averages(recent)}
+                    record = {"step": self.step, "tokens": self.tokens, **averages(self.recent)}
                     loss = record["loss"]
                     bar.update(self.step, f"loss {loss:.3f} ppl {_ppl(loss):.1f} {rate:,.0f} tok/s")
                     if log:
                         log.write({**record, "tokens_per_s": rate, "seconds": seconds})
-                    recent = []
+                    self.recent = []
                 stopping = bool(self.world.sum(float(stop.raised))[0])
                 done = self.step == cfg.steps
                 if _due(self.step, cfg.eval_every) or done:
@@ -215,6 +216,7 @@ class Trainer:
             training |= {f"optim.{k}": v for k, v in self.optim.state().items()}
             training |= {f"ema.{k}": v for k, v in self.ema.state().items()}
             state = {"step": self.step, "tokens": self.tokens, "seconds": seconds}
+            state["recent"] = [vars(step) for step in self.recent]
             keep = self.config.train.keep
             checkpoint.save(
                 self.run, self.step, self.config, self.vocab, averaged, training, state, keep
