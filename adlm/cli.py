@@ -141,15 +141,15 @@ def add_config(parser: Any, words: list[str]) -> None:
     """The fields of a configuration, with the recipe's values as defaults."""
     from adlm.config import Config, to_dict
     from adlm.recipes import recipe
+    from adlm.registry import names
 
-    first = argparse.ArgumentParser(add_help=False)
-    first.add_argument("recipe", nargs="?")
-    first.add_argument("--size")
-    known, _ = first.parse_known_args([w for w in words if w not in ("-h", "--help")])
-    helping = "-h" in words or "--help" in words
-    base = (
-        recipe(known.recipe or "laptop-mdlm", known.size) if known.recipe or helping else Config()
-    )
+    plain = [w for w in words if not w.startswith("-")]
+    known = [w for w in plain if w in names("recipe")]  # options may stand before the recipe
+    sizes = argparse.ArgumentParser(add_help=False)
+    sizes.add_argument("--size")
+    size = sizes.parse_known_args([w for w in words if w not in ("-h", "--help")])[0].size
+    chosen = (known or plain[:1] or ["laptop-mdlm"])[0]
+    base = recipe(chosen, size)
     parser.add_class_arguments(Config, sub_configs=False)
     values = to_dict(base)
     values["optim"]["betas"] = base.optim.betas

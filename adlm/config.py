@@ -209,8 +209,9 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "log_every", "eval_rows", "keep"):
             check(getattr(self, name) >= 1, f"train.{name}", getattr(self, name), "at least 1")
-        for name in ("micro", "eval_every", "save_every", "seed"):
+        for name in ("micro", "eval_every", "save_every"):
             check(getattr(self, name) >= 0, f"train.{name}", getattr(self, name), "0 or more")
+        check(0 <= self.seed < 2**31, "train.seed", self.seed, "in [0, 2^31)")
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from contextlib import AbstractContextManager
 from importlib import metadata
 from pathlib import Path
@@ -16,15 +17,16 @@ from adlm.errors import UserError
 
 def pick(name: str = "auto") -> str:
     """'auto' -> the GPU of this process where there is one, else the CPU."""
-    if name == "auto":
-        if torch.cuda.is_available():
-            return f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
         return "cpu"
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise UserError(f"device '{name}' was asked for, but this machine has no usable GPU")
-    if name != "cpu" and not name.startswith("cuda"):
+    if not re.fullmatch(r"auto|cuda(:\d+)?", name):
         raise UserError(f"device must be auto, cpu, cuda or cuda:N, found '{name}'")
-    return name
+    if not torch.cuda.is_available():
+        raise UserError(f"device '{name}' was asked for, but this machine has no usable GPU")
+    index = int(name[5:] or 0) if ":" in name else int(os.environ.get("LOCAL_RANK", "0"))
+    if index >= torch.cuda.device_count():
+        raise UserError(f"there is no GPU {index}: this machine has {torch.cuda.device_count()}")
+    return f"cuda:{index}"
 
 
 def fast_bf16(device: str) -> bool:

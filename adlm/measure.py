@@ -12,6 +12,7 @@ from adlm.config import Config
 from adlm.data.vocab import Vocab
 from adlm.models.sizes import build
 from adlm.objectives.base import make
+from adlm.train.optim import Optimizers
 from adlm.types import Batch
 
 
@@ -44,7 +45,7 @@ def matmul_flops(
 def step_rate(
     config: Config, vocab: Vocab, device: str, precision: str, tokens: int = 4096
 ) -> float:
-    """Tokens a second of forward and backward on made-up rows, about `tokens` at a time."""
+    """Tokens a second of real training steps on made-up rows, about `tokens` at a time."""
     length = config.data.length
     rows = max(1, min(config.train.batch, tokens // length))
     model = build(config, vocab.size).to(device).train()
@@ -53,16 +54,24 @@ def step_rate(
     x = torch.randint(0, vocab.size, (rows, length), generator=generator)
     batch = Batch(x, torch.ones_like(x, dtype=torch.bool)).to(device)
     noise = objective.noise(rows, length, generator)
+    optim = Optimizers(model, config.optim)
+    share = rows / config.train.batch  # the optimiser steps once a batch
 
     def step() -> None:
         with devices.autocast(precision, device):
             score = objective.score(model, batch, noise.to(device) if noise else None)
         score.total.backward()
-        model.zero_grad(set_to_none=True)
         if device.startswith("cuda"):
             torch.cuda.synchronize()
 
-    return rows * length / seconds(step, 1.0)
+    def update() -> None:
+        for parameter in model.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        optim.step(0, 1)
+
+    pass_time = seconds(step, 1.0)
+    update_time = seconds(update, 0.1)
+    return rows * length / (pass_time + share * update_time)
 
 
 def memory_bytes() -> tuple[int, int] | None:

@@ -28,6 +28,15 @@ def write_json(path: Path, values: Any) -> None:
         raise UserError(f"{path} cannot be written: {error}") from None
 
 
+def sync(path: Path) -> None:
+    """Have a file or folder on the disk before going on."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def stamped(values: dict[str, Any], device: str, precision: str) -> dict[str, Any]:
     """The values, followed by where and how they were computed."""
     return {**values, "device": device, "precision": precision, "machine": machine(device)}

@@ -23,10 +23,11 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from tokenizers import Tokenizer, models
 
 from adlm import device as devices
 from adlm.config import AnchorConfig, Config, DataConfig, ModelConfig
-from adlm.data.vocab import byte_vocab
+from adlm.data.vocab import Vocab, make_vocab
 from adlm.models.anchored import Anchored
 from adlm.models.sizes import build
 from adlm.objectives.anchored import AnchoredDiffusion
@@ -50,18 +51,20 @@ def setting(kind: str) -> Config:
 
 def tokens(rows: int) -> Batch:
     generator = torch.Generator().manual_seed(0)
-    weight = 1 / torch.arange(1, V, dtype=torch.float64)  # the mask, V - 1, does not occur
+    weight = 1 / torch.arange(1, V - 1, dtype=torch.float64)  # EOS and mask do not occur
     x = torch.multinomial(weight, rows * LENGTH, True, generator=generator).view(rows, LENGTH)
     return Batch(x, torch.ones_like(x, dtype=torch.bool))
+
+
+def words(size: int) -> Vocab:
+    """A vocabulary of that size; EOS and the mask are its last two."""
+    return make_vocab(Tokenizer(models.WordLevel({f"w{i}": i for i in range(size - 2)})))
 
 
 def measure(kind: str, phase: str, rows: int, precision: str) -> dict:
     """Seconds and peak memory of one case."""
     config = setting(kind)
-    vocab = replace(byte_vocab(), mask=V - 1, bos=V - 1, eos=V - 1, pad=V - 1)
-    object.__setattr__(
-        vocab, "tokenizer", type("Sized", (), {"get_vocab_size": lambda *a, **k: V})()
-    )
+    vocab = words(V)
     torch.manual_seed(0)
     model = build(config, V).train(phase == "training step")
     objective = make(config, vocab)

@@ -14,14 +14,14 @@ import json
 import resource
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import torch
+from tokenizers import Tokenizer, models
 
 from adlm import device as devices
 from adlm.config import Config, DataConfig, ModelConfig
-from adlm.data.vocab import byte_vocab
+from adlm.data.vocab import Vocab, make_vocab
 from adlm.measure import matmul_flops, seconds
 from adlm.models.sizes import build, flops_per_token, resize
 from adlm.objectives.base import make
@@ -32,19 +32,24 @@ from adlm.types import Batch
 SHAPES = {"nano": (2048, 64, 32), "tiny": (4096, 128, 16), "small": (50258, 128, 16)}
 
 
+def words(size: int) -> Vocab:
+    """A vocabulary of that size; EOS and the mask are its last two."""
+    return make_vocab(Tokenizer(models.WordLevel({f"w{i}": i for i in range(size - 2)})))
+
+
 def measure(size: str, precision: str, compiled: bool, stretch: int = 1) -> dict:
     """One size: tokens/s, share of the peak, peak memory."""
     vocab_size, length, rows = SHAPES[size]
     length, rows = length * stretch, max(1, rows // stretch)
     base = Config(data=DataConfig(length=length), model=ModelConfig())
     config = resize(base, size)
-    vocab = replace(byte_vocab(), mask=vocab_size - 1)
+    vocab = words(vocab_size)
     torch.manual_seed(0)
     model = build(config, vocab_size).train()
     if compiled:
         model.trunk.compile(dynamic=False)
     objective = make(config, vocab)
-    x = torch.randint(0, vocab_size - 1, (rows, length))
+    x = torch.randint(0, vocab_size - 2, (rows, length))
     batch = Batch(x, torch.ones_like(x, dtype=torch.bool))
     noise = objective.noise(rows, length, torch.Generator().manual_seed(0))
     assert noise is not None

@@ -12,7 +12,7 @@ from adlm import device as devices
 from adlm.config import Config
 from adlm.data import cache
 from adlm.data.corpus import open_vocab
-from adlm.data.sources import open_source
+from adlm.data.sources import find_local
 from adlm.errors import UserError
 from adlm.measure import matmul_flops, memory_bytes
 from adlm.models.sizes import parameters, step_memory
@@ -69,14 +69,22 @@ def machine() -> list[tuple[str, str]]:
     return [*lines, ("cache", f"{home}, {free:.1f} GiB free")]
 
 
+def whereabouts(config: Config) -> str:
+    """Where the training data are; nothing is loaded."""
+    try:
+        path = find_local(config.data, "train")
+    except UserError as error:
+        return str(error)
+    if path is None:
+        return "not on this machine; it would be loaded from the hub"
+    inner = path.glob("*") if path.is_dir() else [path]
+    return f"found, {sum(p.stat().st_size for p in inner) / 1e6:,.1f} MB"
+
+
 def needs(config: Config) -> list[tuple[str, str]]:
     """Lines on a recipe: what it needs and whether it is there."""
     lines = []
-    try:
-        source = open_source(config.data, "train")
-        lines.append(("data", f"{config.data.name}: found, {source.size / 1e6:,.1f} MB"))
-    except UserError as error:
-        lines.append(("data", f"{config.data.name}: {error}"))
+    lines.append(("data", f"{config.data.name}: {whereabouts(config)}"))
     try:
         vocab = open_vocab(config.data)
     except UserError as error:

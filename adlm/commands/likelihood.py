@@ -73,7 +73,7 @@ def start(
     check(draws >= 1, "--draws", draws, "at least 1")
     check(limit >= 0, "--limit", limit, "0 (all rows) or more")
     check(batch >= 1, "--batch", batch, "at least 1")
-    check(seed >= 0, "--seed", seed, "0 or more")
+    check(0 <= seed < 2**31, "--seed", seed, "in [0, 2^31)")
     saved = checkpoint.load(checkpoint_or_run)
     where = devices.pick(device)
     how = devices.precision(precision, where)

@@ -7,7 +7,13 @@ from adlm.config import Config
 from adlm.data.corpus import open_vocab
 from adlm.errors import UserError, nearest
 from adlm.measure import step_rate
-from adlm.models.sizes import flops_per_token, head_share, parameters, step_memory
+from adlm.models.sizes import (
+    flops_per_token,
+    head_share,
+    parameters,
+    step_memory,
+    training_flops,
+)
 
 # dense bf16 (fp16 on T4 and V100) matrix peak in FLOPs a second, from the makers' data sheets
 GPUS = {
@@ -43,16 +49,17 @@ def start(
         raise UserError(f"--count must be at least 1, found {count}")
     vocab = open_vocab(config.data)
     forward = flops_per_token(config, vocab.size, head_share(config))
+    step = training_flops(config, vocab.size)
     tokens = config.train.steps * config.train.batch * config.data.length
     world = count if gpu else 1
     print(f"{recipe}: {config.objective}, {vocab.size:,} tokens in the vocabulary")
     print(f"parameters        {parameters(config, vocab.size):,}")
     print(f"training tokens   {tokens:,} in {config.train.steps:,} steps")
-    print(f"FLOPs a token     {forward:.3g} forward, {3 * forward:.3g} in training")
-    print(f"FLOPs in all      {3 * forward * tokens:.3g}")
+    print(f"FLOPs a token     {forward:.3g} forward, {step:.3g} in training")
+    print(f"FLOPs in all      {step * tokens:.3g}")
     print(f"memory a process  {step_memory(config, vocab.size, world) / 2**30:.1f} GiB, estimated")
     if gpu:
-        rate = GPUS[gpu] * UTILISATION * count / (3 * forward)
+        rate = GPUS[gpu] * UTILISATION * count / step
         where = f"{count} x {gpu} at {UTILISATION:.0%} of the peak, assumed"
     else:
         device = devices.pick(config.train.device)

@@ -52,9 +52,10 @@ def table(results: dict) -> Table:
         made.add_column(column, justify="left" if column in ("recipe", "what it is") else "right")
     for name, found in results.items():
         bound = "" if found["exact"] else "≤ "
+        error = f" ± {found['se_ppl']:.1f}" if found["se_ppl"] is not None else ""
         made.add_row(
             name,
-            f"{bound}{found['ppl']:.1f} ± {found['se_ppl']:.1f}",
+            f"{bound}{found['ppl']:.1f}{error}",
             f"{found['bits_per_byte']:.3f}",
             f"{found['tokens']:,}",
             found["quantity"],

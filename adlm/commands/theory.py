@@ -24,6 +24,7 @@ def start(out: str = "runs/theory") -> None:
     Args:
         out: Folder for theory.json and the plots.
     """
+    plots.require()
     home = Path(out)
     result = {
         "example": worked_example(),

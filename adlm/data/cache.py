@@ -28,6 +28,7 @@ from adlm.data.sources import Source
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.progress import Bar
+from adlm.results import sync
 
 VERSION = 1
 CHUNK = 1 << 18  # characters handed to the tokenizer at once; part of no result
@@ -57,10 +58,14 @@ def load(source: Source, vocab: Vocab, workers: int = 0) -> TokenStore:
     with locked(home):
         if not (home / "meta.json").is_file():
             build(home, source, vocab, workers)
-    meta = json.loads((home / "meta.json").read_text())
-    tokens = np.memmap(home / "tokens.bin", dtype=meta["dtype"], mode="r")
-    ends = np.fromfile(home / "ends.bin", dtype=np.int64)
-    if len(tokens) != meta["tokens"] or len(ends) != meta["documents"]:
+    try:
+        meta = json.loads((home / "meta.json").read_text())
+        tokens = np.memmap(home / "tokens.bin", dtype=meta["dtype"], mode="r")
+        ends = np.fromfile(home / "ends.bin", dtype=np.int64)
+        whole = len(tokens) == meta["tokens"] and len(ends) == meta["documents"]
+    except (OSError, ValueError, KeyError, TypeError):
+        whole = False
+    if not whole:
         raise UserError(f"the token cache {home} is damaged; delete that folder and try again")
     return TokenStore(tokens, ends, meta["bytes"], key)
 
@@ -98,6 +103,8 @@ def build(home: Path, source: Source, vocab: Vocab, workers: int) -> None:
             "split": source.split,
         }
         (work / "meta.json").write_text(json.dumps(meta))
+        for path in work.iterdir():
+            sync(path)
         try:
             work.rename(home)
         except OSError:  # another process was first: its store has the same content

@@ -48,4 +48,5 @@ class DataSet:
     hub: tuple[str, str | None] | None = None  # (name, configuration)
     hub_splits: dict[str, str] = field(default_factory=dict)
     hub_text: Callable[[dict[str, Any]], str] = lambda record: record["text"]
+    hub_stream: Callable[[Iterator[str]], Iterator[str]] = iter  # hub records -> documents
     package: str | None = None  # an installed package that carries the files

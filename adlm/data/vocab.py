@@ -54,10 +54,10 @@ class Vocab:
     eos: int
     pad: int
 
-    @property
+    @cached_property
     def size(self) -> int:
-        """V: every id, the mask's too."""
-        return self.tokenizer.get_vocab_size(with_added_tokens=True)
+        """V: one more than the largest id, the mask's too; ids may have gaps."""
+        return 1 + max(self.tokenizer.get_vocab(with_added_tokens=True).values())
 
     @cached_property
     def hash(self) -> str:
@@ -152,7 +152,10 @@ def gpt2_vocab(dirs: Sequence[Path]) -> Vocab:
     for place in places:
         for vocab, merges in (("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt")):
             if (place / vocab).is_file() and (place / merges).is_file():
-                model = models.BPE.from_file(str(place / vocab), str(place / merges))
+                try:
+                    model = models.BPE.from_file(str(place / vocab), str(place / merges))
+                except Exception as error:  # the library raises plain Exception
+                    raise UserError(f"{place} has damaged GPT-2 files ({error})") from None
                 return make_vocab(_byte_level(model))
     raise UserError(
         "the gpt2 tokenizer needs encoder.json and vocab.bpe in the data folder, "
@@ -166,6 +169,8 @@ def bert_vocab(dirs: Sequence[Path]) -> Vocab:
     for place in places:
         if (place / "vocab.txt").is_file():
             words = models.WordPiece.read_file(str(place / "vocab.txt"))
+            if not {"[UNK]", "[MASK]", "[SEP]"} <= set(words):
+                raise UserError(f"{place / 'vocab.txt'} is not bert-base-uncased's vocabulary")
             tokenizer = Tokenizer(models.WordPiece(words, unk_token="[UNK]"))
             tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
             tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

@@ -41,7 +41,7 @@ class Likelihood:
 
     @property
     def ppl(self) -> float:
-        return math.exp(self.nll)
+        return math.exp(self.nll) if self.nll < 700 else math.inf
 
     @property
     def se(self) -> float:

@@ -44,14 +44,31 @@ def resize(config: Config, name: str) -> Config:
     Example:
         >>> resize(Config(), "tiny").model.width
         256
+        >>> from adlm.recipes import recipe
+        >>> big = recipe("owt-adlm", "medium").model
+        >>> big.anchor_blocks, big.blocks
+        (24, 12)
     """
     if name not in SIZES:
         raise UserError(f"there is no size '{name}'{nearest(name, SIZES)}")
-    size = SIZES[name]
-    model = replace(config.model, width=size.width, blocks=size.blocks, heads=size.heads)
-    optim = replace(config.optim, muon_lr=size.muon_lr)
-    if optim.name == "adamw":  # beside Muon, AdamW has the vectors and embeddings only
+    size, old = SIZES[name], config.model
+    # an anchored model keeps its proportions: both depths grow as the plain depth does
+    plain = {s.width: s.blocks for s in SIZES.values()}
+    before = (
+        plain.get(old.width, old.blocks + old.anchor_blocks) if old.anchor_blocks else old.blocks
+    )
+    model = replace(
+        old,
+        width=size.width,
+        heads=size.heads,
+        blocks=max(1, round(old.blocks * size.blocks / before)),
+        anchor_blocks=round(old.anchor_blocks * size.blocks / before),
+    )
+    optim = config.optim
+    if optim.name == "adamw":
         optim = replace(optim, lr=size.lr)
+    else:  # beside Muon, AdamW has the vectors and embeddings only
+        optim = replace(optim, muon_lr=size.muon_lr)
     return replace(config, model=model, optim=optim, train=replace(config.train, batch=size.batch))
 
 
@@ -92,6 +109,22 @@ def flops_per_token(config: Config, vocab_size: int, head_share: float = 1.0) ->
     if m.anchor_blocks:
         total += 2 * m.width * vocab_size if m.bridge == "softmax" else m.width**2
     return 2.0 * total
+
+
+def training_flops(config: Config, vocab_size: int) -> float:
+    """FLOPs of a training step for one token: three forward passes, and what only training does.
+
+    For an anchored model that is the anchor head at its supervised positions (counted as if every
+    token were an anchor) and the folding of the bridge, once a step.
+    """
+    share = head_share(config)
+    total = 3 * flops_per_token(config, vocab_size, share)
+    if config.model.anchor_blocks:
+        width = config.model.width
+        supervised = 1.0 if config.anchor.positions == "all" else share
+        fold = width * width * vocab_size / (config.train.batch * config.data.length)
+        total += 6.0 * (supervised * width * vocab_size + fold)
+    return total
 
 
 def match(config: Config, vocab_size: int, by: str = "params") -> Config:

@@ -51,6 +51,10 @@ class MaskedDiffusion(Base):
             raise UserError(
                 "process.remask needs discrete steps: process.steps must be at least 1, found 0"
             )
+        if exact_k and self.eps:
+            raise UserError(
+                f"process.eps is bernoulli masking's: it must be 0 with exact-k, found {self.eps}"
+            )
         time = f"{self.steps} steps" if self.steps else "continuous time"
         self.estimator = f"NELBO, {process.masking}" + ("" if exact_k else f", {time}")
 
@@ -60,15 +64,13 @@ class MaskedDiffusion(Base):
 
     def corrupt(self, batch: Batch, noise: Noise) -> tuple[Noised, torch.Tensor]:
         """z_t with its weight, and the time of each row: (B,)."""
-        t = self.eps + (1 - self.eps) * noise.t
-        noise = Noise(t, noise.u)
+        x, valid = batch.x, batch.valid
         if self.steps:
-            noised = discrete(
-                batch.x, batch.valid, noise, self.mask, self.schedule, self.steps, self.remask
-            )
-        else:
-            noised = self.masking(batch.x, batch.valid, noise, self.mask, self.schedule)
-        return noised, t
+            t = torch.ceil(noise.t * self.steps).clamp(1, self.steps) / self.steps
+            noise = Noise(t, noise.u)
+            return discrete(x, valid, noise, self.mask, self.schedule, self.steps, self.remask), t
+        t = self.eps + (1 - self.eps) * noise.t
+        return self.masking(x, valid, Noise(t, noise.u), self.mask, self.schedule), t
 
     def view(self, batch: Batch, noise: Noise | None) -> View:
         assert noise is not None

@@ -7,6 +7,8 @@ whatever a rule says; `Anchors` sees to that, and checks what a user's own funct
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -132,6 +134,9 @@ class Anchors:
         self.rule = find(config.rule)
         self.special = sorted({vocab.mask, vocab.bos, vocab.eos, vocab.pad})
         self.size = vocab.size
+        if ":" in config.rule:  # a user's function: see now that it works
+            sample = torch.arange(4)[None]
+            self(sample, sample >= 0, Table(*(torch.ones(self.size),) * 2, torch.tensor(1.0)))
 
     def __call__(self, x: Tensor, valid: Tensor, table: Table | None = None) -> Tensor:
         """x: (B, L) clean tokens, valid: (B, L) -> (B, L) bool."""
@@ -159,7 +164,12 @@ def find(name: str) -> Rule:
     module, _, function = name.partition(":")
     if not function:
         return registry.lookup("anchors", name)
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # a file of the user's, beside them
     try:
-        return getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
+        rule = getattr(importlib.import_module(module), function)
+    except Exception as error:  # whatever a user's module raises
         raise UserError(f"the anchor rule '{name}' cannot be imported: {error}") from None
+    if not callable(rule):
+        raise UserError(f"the anchor rule '{name}' must be a function, found {rule!r}")
+    return rule

@@ -78,14 +78,14 @@ def discrete(
     steps: int,
     remask: float = 0.0,
 ) -> Noised:
-    """Discrete time with T steps: i = ceil(t T), weight T |lambda_t|,
+    """Discrete time with T steps, t = i / T: weight T |lambda_t|,
 
         lambda_t = ((1 - sigma_t) alpha_t - alpha_s) / (1 - alpha_t),
 
     where sigma_t is the remasking probability, at most sigma_max = min(1, (1 - alpha_s) / alpha_t).
     Without remasking it tends to `bernoulli` as T grows; for every T it is a valid bound.
     """
-    i = torch.ceil(noise.t * steps).clamp(1, steps)
+    i = torch.round(noise.t * steps).clamp(1, steps)  # t is a multiple of 1 / T
     alpha_t, alpha_s = schedule.alpha(i / steps), schedule.alpha((i - 1) / steps)
     masked = (noise.u < 1 - alpha_t[:, None]) & maskable
     sigma = remasking(alpha_t, alpha_s, remask)

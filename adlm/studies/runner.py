@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +27,9 @@ from adlm.measure import step_rate
 from adlm.models.sizes import parameters
 from adlm.progress import console
 from adlm.results import stamped, write_json
+from adlm.studies.worker import DRAWS, TEST_ROWS
 from adlm.train.log import read
+from adlm.viz.plots import Line, curves, require
 
 WORKER = (
     "import json, sys; from adlm.config import from_dict; from adlm.studies.worker import work;"
@@ -45,6 +49,15 @@ class Cell:
     @property
     def result(self) -> Path:
         return self.folder / "result.json"
+
+    @property
+    def done(self) -> bool:
+        """Has this very configuration been run to its end?"""
+        if not self.result.is_file():
+            return False
+        if json.loads(self.result.read_text())["config"] != to_dict(self.config):
+            raise UserError(f"{self.folder} holds a run with other settings: take another --home")
+        return True
 
 
 @dataclass(frozen=True)
@@ -73,14 +86,21 @@ class Study:
 
 def estimate(study: Study, workers: int, threads: int) -> float:
     """Seconds that the runs still to be done will take, from a real step of each row."""
-    left = [c for c in study.cells() if not c.result.is_file()]
+    left = [c for c in study.cells() if not c.done]
     kept = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
         rates = {row: rate(study.rows[row]) for row in {c.row for c in left}}
     finally:
         torch.set_num_threads(kept)
-    return sum(study.tokens(c.config) / rates[c.row] for c in left) / workers
+    return sum(work(study, c) / rates[c.row] for c in left) / workers
+
+
+def work(study: Study, cell: Cell) -> float:
+    """Tokens of a run; a scored token costs about a third of a trained one."""
+    cfg = cell.config.train
+    scored = cfg.steps // (cfg.eval_every or cfg.steps) * cfg.eval_rows + TEST_ROWS * DRAWS
+    return study.tokens(cell.config) + scored * cell.config.data.length / 3
 
 
 def rate(config: Config) -> float:
@@ -94,16 +114,23 @@ def run(study: Study, workers: int, threads: int = 0) -> dict[str, Any]:
     if workers < 1:
         raise UserError(f"--workers must be at least 1, found {workers}")
     threads = threads or max(1, (os.cpu_count() or 1) // workers)
-    left = [c for c in study.cells() if not c.result.is_file()]
+    left = [c for c in study.cells() if not c.done]
     done = len(study.cells()) - len(left)
+    require()
     console.print(f"{study.name}: {len(left)} runs to do, {done} done")
     if left:
         minutes = estimate(study, workers, threads) / 60
         console.print(f"about {minutes:.0f} minutes; stop at any time, the same command goes on")
     began = time.monotonic()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, stop_children)
     with ThreadPoolExecutor(workers) as pool:
-        for cell, code in pool.map(lambda c: (c, launch(c, threads)), left):
+        pending = [pool.submit(launch, cell, threads) for cell in left]
+        for cell, future in zip(left, pending, strict=True):
+            code = future.result()
             if code:
+                for waiting in pending:
+                    waiting.cancel()
                 log = cell.folder.with_suffix(".log")
                 raise UserError(f"the run {cell.folder} stopped with code {code}; see {log}")
             console.print(f"{time.monotonic() - began:6.0f} s  {cell.row}, seed {cell.seed}")
@@ -111,12 +138,26 @@ def run(study: Study, workers: int, threads: int = 0) -> dict[str, Any]:
 
 
 def launch(cell: Cell, threads: int) -> int:
-    """Train and score one cell in a process of its own."""
+    """Train and score one cell in a process of its own, which ends when this one is told to."""
     cell.folder.parent.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    words = [sys.executable, "-c", WORKER, json.dumps(to_dict(cell.config)), str(cell.folder)]
     with cell.folder.with_suffix(".log").open("a") as log:
-        words = [sys.executable, "-c", WORKER, json.dumps(to_dict(cell.config)), str(cell.folder)]
-        return subprocess.run(words, env=environment, stdout=log, stderr=log).returncode
+        process = subprocess.Popen(words, env=environment, stdout=log, stderr=log)
+        children.add(process)
+        try:
+            return process.wait()
+        finally:
+            children.discard(process)
+
+
+children: set[subprocess.Popen[bytes]] = set()
+
+
+def stop_children(number: int, frame: object) -> None:
+    """SIGTERM goes on to the runs, which save and leave."""
+    for child in list(children):
+        child.terminate()
 
 
 def gather(study: Study) -> dict[str, Any]:
@@ -124,7 +165,7 @@ def gather(study: Study) -> dict[str, Any]:
     rows = []
     vocab = open_vocab(next(iter(study.rows.values())).data)
     for row, config in study.rows.items():
-        cells = [c for c in study.cells() if c.row == row and c.result.is_file()]
+        cells = [c for c in study.cells() if c.row == row and c.done]
         if not cells:
             continue
         results = [json.loads(c.result.read_text()) for c in cells]
@@ -176,10 +217,8 @@ def table(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def plot_lines(result: dict[str, Any]) -> Iterator[Any]:
+def plot_lines(result: dict[str, Any]) -> Iterator[Line]:
     """Validation PPL against tokens, with a band of one sd over seeds."""
-    from adlm.viz.plots import Line
-
     for row in result["rows"]:
         points = row["curve"]
         mean = points["valid_nll_mean"]
@@ -195,8 +234,6 @@ def plot_lines(result: dict[str, Any]) -> Iterator[Any]:
 
 def save(study: Study, result: dict[str, Any], out: Path) -> None:
     """JSON, table and plot, and where they are."""
-    from adlm.viz.plots import curves
-
     write_json(out, result)
     out.with_suffix(".md").write_text(table(result) + "\n")
     lines = list(plot_lines(result))

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import uuid
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from torch import Tensor
 from adlm.config import Config, from_dict, to_dict
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
+from adlm.results import sync
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -77,11 +77,11 @@ def save(
         files = {p.name: _describe(p) for p in sorted(work.iterdir())}
         (work / MANIFEST).write_text(json.dumps({"format": FORMAT, "files": files}, indent=2))
         for path in work.iterdir():
-            _sync(path)
+            sync(path)
         if final.exists():  # an incomplete folder of that name from elsewhere
             shutil.rmtree(final)
         work.rename(final)
-        _sync(home)
+        sync(home)
     except (OSError, SafetensorError) as error:
         raise UserError(
             f"the checkpoint {final} could not be written ({error}); earlier ones are untouched"
@@ -164,11 +164,3 @@ def _tensors(path: Path) -> dict[str, Tensor]:
 def _plain(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Contiguous copies that share no memory (tied weights would)."""
     return {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -22,7 +22,7 @@ from adlm.config import Config
 from adlm.data.corpus import open_rows, open_vocab
 from adlm.data.loader import Order, share
 from adlm.data.vocab import Vocab
-from adlm.errors import RunStopped
+from adlm.errors import RunStopped, UserError
 from adlm.eval.likelihood import score, spread
 from adlm.models import hub
 from adlm.models.anchored import Anchored
@@ -98,12 +98,16 @@ class Trainer:
         """Take up a checkpoint."""
         saved = checkpoint.load(path)
         tensors, state = saved.training()
+        if saved.vocab.hash != self.vocab.hash:
+            raise UserError(f"the tokenizer is not the one of {path}: have the data changed?")
+        if state.get("data") != self.rows.store.key:
+            raise UserError(f"the training data are not those of {path}: they have changed since")
         hub.fill(self.model, _part(tensors, "weights."), path)
         self.optim.load(_part(tensors, "optim."))
         self.ema.load(_part(tensors, "ema."))
         self.step, self.tokens = state["step"], state["tokens"]
         self.seconds = state["seconds"]
-        self.recent = [Step(**values) for values in state["recent"]]
+        self.recent = [Step(**values) for values in state.get("recent", [])]
 
     def fit(self, stop: StopFlag) -> None:
         """Train to the last step, or until told to stop; a checkpoint is written either way."""
@@ -196,6 +200,8 @@ class Trainer:
                     precision=self.precision,
                     quiet=True,
                 )
+            if not math.isfinite(found.nll):
+                raise RunStopped(f"the validation loss is not finite at step {self.step}")
             log.write(
                 {
                     "step": self.step,
@@ -215,8 +221,13 @@ class Trainer:
             training = {f"weights.{k}": v for k, v in self.model.state_dict().items()}
             training |= {f"optim.{k}": v for k, v in self.optim.state().items()}
             training |= {f"ema.{k}": v for k, v in self.ema.state().items()}
-            state = {"step": self.step, "tokens": self.tokens, "seconds": seconds}
-            state["recent"] = [vars(step) for step in self.recent]
+            state = {
+                "step": self.step,
+                "tokens": self.tokens,
+                "seconds": seconds,
+                "data": self.rows.store.key,
+                "recent": [vars(step) for step in self.recent],
+            }
             keep = self.config.train.keep
             checkpoint.save(
                 self.run, self.step, self.config, self.vocab, averaged, training, state, keep

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from adlm.config import OptimConfig
+from adlm.nn.transformer import Trunk
 
 
 class Optimizers:
@@ -15,11 +16,11 @@ class Optimizers:
 
     def __init__(self, model: nn.Module, config: OptimConfig):
         self.config = config
-        named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
-        matrices = [p for n, p in named if config.name == "muon" and is_trunk_matrix(n, p)]
+        matrices = trunk_matrices(model) if config.name == "muon" else []
         chosen = {id(p) for p in matrices}
-        decayed = [p for _, p in named if id(p) not in chosen and p.ndim >= 2]
-        plain = [p for _, p in named if id(p) not in chosen and p.ndim < 2]
+        rest = [p for p in model.parameters() if id(p) not in chosen]
+        decayed = [p for p in rest if p.ndim >= 2]
+        plain = [p for p in rest if p.ndim < 2]
         groups = [
             {"params": decayed, "weight_decay": config.weight_decay},
             {"params": plain, "weight_decay": 0.0},
@@ -64,9 +65,10 @@ class Optimizers:
             optimizer.load_state_dict({"state": state, "param_groups": groups})
 
 
-def is_trunk_matrix(name: str, parameter: Tensor) -> bool:
+def trunk_matrices(model: nn.Module) -> list[Tensor]:
     """Hidden matrices are Muon's; embeddings, heads, norms and a convolution's taps are not."""
-    return parameter.ndim == 2 and "trunk" in name.split(".") and "conv" not in name.split(".")
+    trunks = [m for m in model.modules() if isinstance(m, Trunk)]
+    return [m.weight for t in trunks for m in t.modules() if isinstance(m, nn.Linear)]
 
 
 def lr_factor(step: int, total: int, config: OptimConfig) -> float:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+from importlib.util import find_spec
 from pathlib import Path
+from typing import IO
 
 from adlm import device as devices
 from adlm.config import Config, differences, to_dict
 from adlm.data.vocab import byte_vocab
-from adlm.errors import UserError
+from adlm.errors import UserError, need
 from adlm.objectives.base import make
 from adlm.progress import console
 from adlm.results import write_json
@@ -36,6 +39,8 @@ FREE = {
 def train(config: Config, out: Path, resume: bool = False) -> int:
     """Train into the folder `out`; returns 0, or 128 + the number of the signal that stopped it."""
     make(config, byte_vocab())  # settings are checked before any data is read
+    if config.train.tensorboard and find_spec("tensorboard") is None:
+        raise need("tensorboard", "tensorboard", "train.tensorboard")
     device = devices.pick(config.train.device)
     world = distributed.start(device)
     try:
@@ -45,10 +50,11 @@ def train(config: Config, out: Path, resume: bool = False) -> int:
             )
         check_folder(config, out, resume)
         trainer = Trainer(config, out, world, device)
+        lock = hold(out) if world.main else None
         if found := checkpoint.steps(out):
             trainer.resume(found[-1])
         world.wait()
-        if world.main:
+        if lock:
             write_json(out / "config.json", to_dict(config))
             checkpoint.sweep(out)
         if trainer.step >= config.train.steps:
@@ -85,8 +91,19 @@ def check_folder(config: Config, out: Path, resume: bool) -> None:
                 f"{out} holds a run with other settings ({', '.join(changed[:4])}): "
                 "resume it with its own, or take another --out"
             )
-    elif out.exists() and any(out.iterdir()):
+    elif out.exists() and any(not p.name.startswith(".") for p in out.iterdir()):
         raise UserError(f"{out} is not empty and holds no run: take another --out")
+
+
+def hold(out: Path) -> IO[str]:
+    """Lock the run's folder for as long as this process lives."""
+    out.mkdir(parents=True, exist_ok=True)
+    file = (out / ".lock").open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UserError(f"another process is training in {out}") from None
+    return file
 
 
 def say(main: bool, text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from adlm.errors import need
@@ -21,6 +22,12 @@ class Line:
     dashed: bool = False
 
 
+def require() -> None:
+    """Say that the extra is missing before hours of work, not after."""
+    if find_spec("matplotlib") is None:
+        raise need("matplotlib", "plots", "a plot")
+
+
 def curves(
     path: Path,
     panels: dict[str, list[Line]],
@@ -30,13 +37,12 @@ def curves(
     log_y: bool = False,
 ) -> None:
     """One panel a title, side by side, saved as a picture."""
-    try:
-        import matplotlib
+    require()
+    import matplotlib
 
-        matplotlib.use("Agg")
-        import matplotlib.pyplot as plt
-    except ImportError:
-        raise need("matplotlib", "plots", "a plot") from None
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
     figure, axes = plt.subplots(
         1, len(panels), figsize=(1.2 + 4.8 * len(panels), 4.2), squeeze=False, layout="constrained"
     )

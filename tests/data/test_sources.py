@@ -114,6 +114,34 @@ def test_a_missing_split_is_carved_out_of_train_and_nothing_is_in_both(tmp_path)
         assert sorted(train + valid) == sorted(rows)
 
 
+def test_split_folders_are_kept_apart_and_odd_files_are_asked_about(tmp_path):
+    for part in ("train", "test"):
+        (tmp_path / part).mkdir()
+        for i in range(12):
+            (tmp_path / part / f"{i}.txt").write_text(f"{part} {i}")
+    assert all(t.startswith("train") for s in ("train", "valid") for t in read(tmp_path, s))
+    assert len(read(tmp_path, "test")) == 12
+    (tmp_path / "testament.txt").write_text("in the beginning")
+    with pytest.raises(UserError, match=r"to which split does testament.txt belong"):
+        read(tmp_path, "train")
+
+
+def test_the_ending_is_part_of_the_fingerprint(tmp_path):
+    marks = set()
+    for name in ("a.txt", "a.jsonl"):
+        (tmp_path / name).write_text('{"text": "x"}\n')
+        marks.add(open_source(DataConfig(name=str(tmp_path / name)), "train").fingerprint)
+    assert len(marks) == 2
+
+
+def test_wikitext_of_the_hub_is_read_as_articles():
+    from adlm import registry
+
+    lines = [" = A = \n", " text a \n", "\n", " = = Part = = \n", " = B = \n", " text b \n"]
+    stream = registry.lookup("dataset", "wikitext-2").hub_stream
+    assert [len(a.split("\n")) for a in stream(iter(lines))] == [4, 2]
+
+
 def test_one_text_file_is_split_without_loss(text_file):
     whole = text_file.read_text().split("\n")
     parts = [read(text_file, s) for s in ("train", "valid", "test")]

@@ -12,6 +12,7 @@ from adlm.data.vocab import (
     byte_vocab,
     file_vocab,
     gpt2_vocab,
+    make_vocab,
     train_bpe,
 )
 from adlm.errors import UserError
@@ -89,6 +90,13 @@ def test_save_and_load(tmp_path, trained):
 def test_any_tokenizer_json(tmp_path, trained):
     (tmp_path / "t.json").write_text(trained.tokenizer.to_str())
     assert file_vocab(tmp_path / "t.json").hash == trained.hash
+
+
+def test_ids_with_gaps_are_all_below_the_size():
+    from tokenizers import Tokenizer, models
+
+    vocab = make_vocab(Tokenizer(models.WordLevel({"a": 0, "b": 900}, unk_token="a")))
+    assert vocab.size == 1 + max(900, vocab.mask, vocab.eos)
 
 
 def test_bad_tokenizers_are_one_sentence(tmp_path, trained):

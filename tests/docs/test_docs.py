@@ -128,3 +128,8 @@ def test_no_registry_or_machine_path_is_named():
         if name.endswith((".py", ".md", ".toml", ".txt", "Makefile", "run")):
             text = (ROOT / name).read_text()
             assert not re.search(r"(?:pypi|pythonhosted|debian|npmjs)\.org", text), name
+
+
+def test_the_readme_counts_the_named_sets():
+    words = {12: "twelve", 13: "thirteen", 14: "fourteen"}
+    assert f"{words[len(registry.names('dataset'))]} named sets" in (ROOT / "README.md").read_text()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -56,3 +59,32 @@ def test_losses_are_fp32_under_bf16():
     with torch.autocast("cpu", torch.bfloat16):
         total, nll = linear_ce.linear_cross_entropy(h, weight, None, torch.arange(4), torch.ones(4))
     assert nll.dtype == total.dtype == torch.float32
+
+
+MEMORY = """
+import resource, sys, torch
+import torch.nn.functional as F
+from adlm.nn.linear_ce import linear_cross_entropy
+torch.set_num_threads(1)
+h = torch.randn(8192, 16, requires_grad=True)
+weight = torch.randn(32768, 16, requires_grad=True)
+target, scale = torch.zeros(8192, dtype=torch.long), torch.ones(8192)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+if sys.argv[1] == "chunked":
+    linear_cross_entropy(h, weight, None, target, scale)[0].backward()
+else:
+    F.cross_entropy(h @ weight.T, target, reduction="sum").backward()
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+"""
+
+
+def test_memory_does_not_grow_with_tokens_times_vocabulary():
+    """8192 x 32768 logits are 1 GiB: the plain path holds several copies, the chunked one none."""
+    grown = {}
+    for path in ("chunked", "plain"):
+        done = subprocess.run(
+            [sys.executable, "-c", MEMORY, path], capture_output=True, text=True, check=True
+        )
+        grown[path] = float(done.stdout)
+    assert grown["plain"] > 1500
+    assert grown["chunked"] < 600

@@ -188,3 +188,24 @@ def test_the_bound_is_above_the_likelihood():
     assert math.isclose(sum(chance.values()), 1.0, rel_tol=1e-6)
     likelihood = -math.log(chance[tuple(x.tolist())])
     assert likelihood < enumerated_discrete(model, x, "log-linear", steps)
+
+
+def test_a_conditioned_network_is_told_the_noise_level_of_its_step():
+    process = ProcessConfig(masking="bernoulli", steps=4, conditioned=True)
+    objective = make(Config(process=process, model=ModelConfig(width=2, heads=1, time=4)), VOCAB)
+    x = torch.zeros(64, 3, dtype=torch.long)
+    noise = objective.noise(64, 3, torch.Generator().manual_seed(0))
+    view = objective.view(Batch(x, x == 0), noise)
+    levels = torch.exp(-view.sigma)
+    grid = torch.tensor([0.75, 0.5, 0.25, 1e-4])
+    assert (levels[:, None] - grid).abs().min(dim=1).values.max() < 1e-6
+
+
+def test_eps_moves_continuous_times_only():
+    for steps in (0, 1000):
+        process = ProcessConfig(masking="bernoulli", times="stratified", eps=0.1, steps=steps)
+        objective = make(Config(process=process, model=ModelConfig(width=2, heads=1)), VOCAB)
+        x = torch.zeros(4000, 2, dtype=torch.long)
+        noise = objective.noise(4000, 2, torch.Generator().manual_seed(0))
+        _, t = objective.corrupt(Batch(x, x == 0), noise)
+        assert (t.min() >= 0.1) == (steps == 0)

@@ -88,7 +88,7 @@ def test_a_function_of_the_users_own():
     found = Anchors(AnchorConfig(rule=f"{here}:evens"), VOCAB)(x, x > 0)
     assert found.tolist() == [[False, True, True]]
     with pytest.raises(
-        UserError, match=r"bool tensor of shape \(1, 3\), found torch.bool.*\(1, 1\)"
+        UserError, match=r"bool tensor of shape \(1, 4\), found torch.bool.*\(1, 1\)"
     ):
         Anchors(AnchorConfig(rule=f"{here}:wrong_shape"), VOCAB)(x, x > 0)
     with pytest.raises(UserError, match=r"found torch.int64"):

@@ -16,7 +16,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from adlm.config import Config, to_dict
+from adlm.config import AnchorConfig, Config, to_dict
 from adlm.errors import RunStopped, UserError
 from adlm.train import checkpoint
 from adlm.train.log import read
@@ -24,6 +24,7 @@ from adlm.train.run import train
 from tests.conftest import make_config
 
 TIMES = {"seconds", "tokens_per_s"}
+ANCHORED = ("adlm", "a2r")
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
@@ -41,14 +42,15 @@ def assert_same_run(a: Path, b: Path) -> None:
     assert metrics(a) == metrics(b)
 
 
-@pytest.mark.parametrize("objective", ["ar", "mdlm"])
+@pytest.mark.parametrize("objective", ["ar", "mdlm", "adlm", "a2r"])
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_resume_equals_uninterrupted_bit_for_bit(text_file, tmp_path, objective, optimizer):
     config = make_config(text_file, objective, eval_every=2, save_every=3)
     config = replace(
         config,
         optim=replace(config.optim, name=optimizer, decay="constant"),
-        model=replace(config.model, dropout=0.1),
+        model=replace(config.model, dropout=0.1, anchor_blocks=1 if objective in ANCHORED else 0),
+        anchor=AnchorConfig(rule="tfidf", gamma=0.1),
     )
     assert train(config, tmp_path / "whole") == 0
     half = replace(config, train=replace(config.train, steps=5))
@@ -166,13 +168,17 @@ def torchrun(processes: int, *words: str) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-@pytest.mark.parametrize("objective", ["ar", "mdlm"])
+@pytest.mark.parametrize("objective", ["ar", "adlm"])
 def test_two_processes_have_the_gradients_of_one(text_file, tmp_path, objective):
     script = tmp_path / "gradients.py"
     script.write_text(GRADIENTS)
     found = []
     for processes, micro in ((1, 0), (2, 0), (2, 2)):
         config = make_config(text_file, objective, batch=7, micro=micro)
+        if objective in ANCHORED:
+            anchor = AnchorConfig(rule="corpus", gamma=0.1, warmup=0.0)
+            model = replace(config.model, anchor_blocks=1)
+            config = replace(config, model=model, anchor=anchor)
         torchrun(processes, str(script), json.dumps(to_dict(config)), str(tmp_path / "g"))
         found.append(load_file(tmp_path / "g"))
     for other in found[1:]:
@@ -233,3 +239,44 @@ def test_folders_of_other_runs_are_refused_and_kept(text_file, tmp_path):
         train(config, tmp_path / "notes")
     assert before == sorted(p.name for p in (tmp_path / "run").rglob("*"))
     assert [p.name for p in (tmp_path / "notes").iterdir()] == ["keep.txt"]
+
+
+def test_changed_data_are_not_mixed_into_a_run(text_file, tmp_path):
+    config = make_config(text_file, steps=2)
+    train(config, tmp_path / "run")
+    text_file.write_text(text_file.read_text().replace("union", "onion"))
+    longer = replace(config, train=replace(config.train, steps=4))
+    with pytest.raises(UserError, match="they have changed since"):
+        train(longer, tmp_path / "run", resume=True)
+
+
+def test_two_processes_cannot_train_in_one_folder(text_file, tmp_path):
+    config = make_config(text_file, steps=4000)
+    run = tmp_path / "run"
+    process = start(config, run)
+    while not (run / "metrics.jsonl").exists():
+        time.sleep(0.01)
+    with pytest.raises(UserError, match="another process is training"):
+        train(config, run, resume=True)
+    process.terminate()
+    process.communicate()
+    assert process.returncode == 128 + signal.SIGTERM
+
+
+def test_a_rule_that_fails_leaves_nothing_behind(text_file, tmp_path):
+    config = make_config(text_file, "adlm")
+    config = replace(
+        config,
+        model=replace(config.model, anchor_blocks=1),
+        anchor=AnchorConfig(rule="tests.process.test_anchors:wrong_shape"),
+    )
+    with pytest.raises(UserError, match="must return a bool tensor"):
+        train(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_killed_before_its_first_file_can_start_again(text_file, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / ".config.json.0123.tmp").write_text("{")
+    assert train(make_config(text_file, steps=1), run) == 0

@@ -1,0 +1,49 @@
+"""Which optimiser trains what."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from adlm.config import Config, ModelConfig, OptimConfig
+from adlm.models.sizes import build
+from adlm.train.optim import Optimizers
+
+
+@pytest.mark.parametrize("time", [0, 8])
+@pytest.mark.parametrize("anchor_blocks", [0, 2])
+def test_muon_has_every_matrix_of_every_trunk_and_nothing_else(anchor_blocks, time):
+    shape = ModelConfig(width=16, blocks=2, heads=2, conv=3, time=time, anchor_blocks=anchor_blocks)
+    objective = "adlm" if anchor_blocks else "mdlm"
+    model = build(Config(objective=objective, model=shape), 30)
+    made = Optimizers(model, OptimConfig(name="muon")).all
+    names = {id(p): n for n, p in model.named_parameters()}
+    owned = {
+        key: {names[id(p)] for group in optimizer.param_groups for p in group["params"]}
+        for key, optimizer in made.items()
+    }
+    assert not owned["muon"] & owned["adamw"]
+    assert owned["muon"] | owned["adamw"] == set(names.values())
+    inside = {n for n in names.values() if "trunk." in n}
+    matrices = {n for n in inside if n.endswith(".weight") and "norm" not in n and "conv" not in n}
+    assert owned["muon"] == matrices
+    assert len(matrices) >= 4 * (2 + anchor_blocks)
+
+
+def test_adamw_alone_has_everything():
+    model = build(Config(model=ModelConfig(width=16, blocks=1, heads=2)), 30)
+    made = Optimizers(model, OptimConfig(name="adamw")).all
+    assert list(made) == ["adamw"]
+    held = sum(p.numel() for g in made["adamw"].param_groups for p in g["params"])
+    assert held == sum(p.numel() for p in model.parameters())
+
+
+def test_weight_decay_spares_vectors():
+    model = build(Config(model=ModelConfig(width=16, blocks=1, heads=2)), 30)
+    groups = (
+        Optimizers(model, OptimConfig(name="adamw", weight_decay=0.1)).all["adamw"].param_groups
+    )
+    decayed, plain = groups
+    assert decayed["weight_decay"] == 0.1
+    assert plain["weight_decay"] == 0
+    assert all(isinstance(p, torch.Tensor) and p.ndim == 1 for p in plain["params"])
