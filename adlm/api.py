@@ -17,6 +17,8 @@ from adlm.errors import UserError
 from adlm.eval.likelihood import evaluator, score
 from adlm.models.denoiser import Denoiser
 from adlm.models.hub import load_model
+from adlm.samplers.categorical import Draw
+from adlm.samplers.generate import generate
 from adlm.train import checkpoint
 
 
@@ -28,6 +30,31 @@ class Model:
     vocab: Vocab
     config: Config
     device: str
+
+    def generate(
+        self,
+        n: int = 1,
+        prompt: str = "",
+        sampler: str | None = None,
+        steps: int = 0,
+        seed: int = 0,
+        **draw: float,
+    ) -> list[str]:
+        """n texts after a prompt; `draw` is temperature, top_k and nucleus."""
+        settings = Draw(**draw)  # type: ignore[arg-type]
+        made = generate(
+            self.network,
+            self.config,
+            self.vocab,
+            n,
+            prompt,
+            sampler,
+            steps,
+            settings,
+            seed,
+            device=self.device,
+        )
+        return made.texts
 
     def nll(self, texts: Sequence[str], draws: int = 16, seed: int = 0) -> np.ndarray:
         """Nats of each text, its end included: exact for AR, an upper bound for diffusion.

@@ -22,6 +22,7 @@ COMMANDS = {
     "quickstart": ("quickstart:start", "train small models on the default corpus and compare them"),
     "train": ("train:start", "train a recipe into a folder; resumable"),
     "eval likelihood": ("likelihood:start", "perplexity of text, with its standard error"),
+    "sample": ("sample:start", "generate texts from a checkpoint"),
     "anchors": ("anchors:start", "show a text with its anchors"),
     "study anchoring": ("study:anchoring", "ADLM and A2R against their baselines, over seeds"),
     "study ablate": ("study:ablate", "change one setting of anchoring at a time"),
@@ -31,7 +32,14 @@ COMMANDS = {
     "recipes": ("recipes:start", "list the recipes"),
 }
 
-SHORT = {"--data": "--data.name", "--compile": "--train.compile"}
+SHORT = {
+    "--data": "--data.name",
+    "--compile": "--train.compile",
+    "--json": "--json_out",
+    "--nucleus": "--draw.nucleus",
+    "--temperature": "--draw.temperature",
+    "--top_k": "--draw.top_k",
+}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -102,6 +110,7 @@ def run(function: Callable[..., Any], name: str, words: list[str]) -> int:
     configured = "config" in signature
     if words and not needed and own and not words[0].startswith("-"):
         words = [f"--{own[0]}", *words]  # the first option's name may be left out
+    words = ["--n" if w == "-n" else w for w in words]
     words = [re.sub(r"^--(\w+)(?=$|=)", lambda m: SHORT.get(m[0], m[0]), w) for w in words]
     if configured:
         add_config(parser, words)

@@ -19,6 +19,7 @@ HOMES = {
     "masking": "adlm.process",
     "anchors": "adlm.process",
     "objective": "adlm.objectives",
+    "sampler": "adlm.samplers",
     "recipe": "adlm.recipes",
 }
 _tables: dict[str, dict[str, Any]] = {axis: {} for axis in HOMES}

@@ -88,9 +88,12 @@ def test_killed_at_random_moments_it_still_ends_at_the_same_bits(text_file, tmp_
     while kills < 6:
         process = start(config, run)
         known = checkpoint.steps(run)[-1:]
-        while process.poll() is None and checkpoint.steps(run)[-1:] == known:
-            time.sleep(0.005)
-        time.sleep(dice.uniform(0, 0.15))
+        if kills % 3 == 2:  # any moment from the start, not only beside a checkpoint
+            time.sleep(dice.uniform(0, 3.0))
+        else:
+            while process.poll() is None and checkpoint.steps(run)[-1:] == known:
+                time.sleep(0.005)
+            time.sleep(dice.uniform(0, 0.15))
         process.send_signal(signal.SIGKILL)
         process.communicate()
         if process.returncode != -signal.SIGKILL:

@@ -1,0 +1,1 @@
+"""Generation: one canvas, one loop, many policies."""

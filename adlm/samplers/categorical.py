@@ -1,0 +1,66 @@
+"""Draws from a distribution over tokens, in fp64: fp32 noise would lower the temperature."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from adlm.config import check
+
+
+@dataclass(frozen=True)
+class Draw:
+    """How a token is drawn from logits.
+
+    Attributes:
+        temperature: Divides the logits; 0 takes the likeliest token.
+        top_k: Keep only so many of the likeliest tokens; 0 = all.
+        nucleus: Keep the likeliest tokens up to this share of the probability; 1 = all.
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    nucleus: float = 1.0
+
+    def __post_init__(self) -> None:
+        check(self.temperature >= 0, "--draw.temperature", self.temperature, "0 or more")
+        check(self.top_k >= 0, "--draw.top_k", self.top_k, "0 (all tokens) or more")
+        check(0 < self.nucleus <= 1, "--draw.nucleus", self.nucleus, "in (0, 1]")
+
+    def probabilities(self, logits: Tensor, forbid: int) -> Tensor:
+        """(N, V) logits -> (N, V) fp64 probabilities; `forbid` (the mask) gets none."""
+        logits = logits.double()
+        banned = torch.arange(logits.shape[1], device=logits.device) == forbid
+        logits = logits.masked_fill(banned, -torch.inf)
+        if self.temperature == 0:
+            return torch.zeros_like(logits).scatter(1, logits.argmax(1, keepdim=True), 1.0)
+        p = (logits / self.temperature).softmax(dim=1)
+        if self.top_k and self.top_k < p.shape[1]:
+            least = p.topk(self.top_k, dim=1).values[:, -1:]
+            p = p.masked_fill(p < least, 0.0)
+        if self.nucleus < 1:
+            ordered, order = p.sort(dim=1, descending=True)
+            before = ordered.cumsum(1) - ordered  # mass of the likelier tokens
+            cut = (
+                torch.zeros_like(banned)
+                .expand_as(p)
+                .scatter(1, order, before >= self.nucleus * p.sum(1, keepdim=True))
+            )
+            p = p.masked_fill(cut, 0.0)
+        return p / p.sum(dim=1, keepdim=True)
+
+    def __call__(self, logits: Tensor, u: Tensor, forbid: int) -> tuple[Tensor, Tensor]:
+        """Tokens by inverse transform of u: (N,) in [0, 1), and their probabilities: (N,).
+
+        Example:
+            >>> logits = torch.tensor([[0.0, 0.0, -100.0]])
+            >>> Draw()(logits, torch.tensor([0.75], dtype=torch.float64), forbid=2)[0]
+            tensor([1])
+        """
+        p = self.probabilities(logits, forbid)
+        edges = p.cumsum(dim=1)
+        token = torch.searchsorted(edges, u[:, None] * edges[:, -1:], right=True)
+        token = token.clamp(max=p.shape[1] - 1)
+        return token.squeeze(1), p.gather(1, token).squeeze(1)

@@ -1,0 +1,42 @@
+"""Autoregressive generation with a KV cache: AR and A2R, one position after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from adlm import device as devices
+from adlm.samplers.base import Canvas
+
+
+def run_causal(
+    canvas: Canvas,
+    bos: int,
+    watch: Callable[[int, Canvas], None] | None = None,
+    cached: bool = True,
+) -> None:
+    """Fill the open positions from left to right; frozen ones are read as they come.
+
+    `cached=False` recomputes the whole prefix each time: the tested reference.
+    """
+    batch, length = canvas.z.shape
+    device = canvas.z.device
+    cache = canvas.model.new_cache() if cached else None
+    seen = torch.full((batch, 1), bos, dtype=torch.long, device=device)
+    for position in range(length):
+        with torch.no_grad(), devices.autocast(canvas.precision, str(device)):
+            if cached:
+                h = canvas.model.hidden(seen[:, -1:], cache=cache)[:, -1]  # (B, D)
+            else:
+                h = canvas.model.hidden(seen)[:, -1]
+            logits = canvas.model.head(h)
+        canvas.nfe += 1
+        u = canvas.random.uniform(1)[:, 0].to(device)
+        token, probability = canvas.draw(logits, u, canvas.mask)
+        chosen = torch.zeros_like(canvas.open)
+        chosen[:, position] = canvas.open[:, position]
+        canvas.write(chosen, token[chosen[:, position]], probability[chosen[:, position]])
+        seen = torch.cat((seen, canvas.z[:, position : position + 1]), dim=1)
+        if watch:
+            watch(position + 1, canvas)

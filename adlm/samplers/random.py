@@ -1,0 +1,26 @@
+"""Randomness by row: what is drawn for a row does not depend on the rows beside it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class RowRandom:
+    """One generator for each row, seeded by (seed, row number).
+
+    Example:
+        >>> both, second = RowRandom(3, range(2)), RowRandom(3, range(1, 2))
+        >>> torch.equal(both.uniform(4)[1], second.uniform(4)[0])
+        True
+    """
+
+    def __init__(self, seed: int, rows: range):
+        self.generators = [
+            torch.Generator().manual_seed((seed * 1_000_003 + row) % 2**63) for row in rows
+        ]
+
+    def uniform(self, length: int) -> Tensor:
+        """(B, length) fp64 in [0, 1)."""
+        draws = [torch.rand(length, generator=g, dtype=torch.float64) for g in self.generators]
+        return torch.stack(draws)
