@@ -16,6 +16,7 @@ from adlm.objectives.base import make
 from adlm.progress import console
 from adlm.results import write_json
 from adlm.train import checkpoint, distributed
+from adlm.train.distributed import World
 from adlm.train.loop import Trainer
 from adlm.train.signals import StopFlag
 
@@ -44,31 +45,38 @@ def train(config: Config, out: Path, resume: bool = False) -> int:
     device = devices.pick(config.train.device)
     world = distributed.start(device)
     try:
-        if config.train.batch < world.size:
-            raise UserError(
-                f"train.batch {config.train.batch} must be at least {world.size} (processes)"
-            )
-        check_folder(config, out, resume)
-        trainer = Trainer(config, out, world, device)
-        lock = hold(out) if world.main else None
-        if found := checkpoint.steps(out):
-            trainer.resume(found[-1])
-        world.wait()
-        if lock:
-            write_json(out / "config.json", to_dict(config))
-            checkpoint.sweep(out)
-        if trainer.step >= config.train.steps:
-            say(world.main, f"{out} is done: {trainer.step} steps")
-            return 0
-        with StopFlag() as stop:
-            trainer.fit(stop)
-        if trainer.step < config.train.steps:
-            say(world.main, f"stopped at step {trainer.step} with a checkpoint; --resume goes on")
-            return 128 + stop.raised
-        say(world.main, f"done: {checkpoint.find(out)}")
-        return 0
+        code = work(config, out, resume, device, world)
+        world.wait()  # none leaves while another may still be talking to it
+        return code
     finally:
         distributed.finish(world)
+
+
+def work(config: Config, out: Path, resume: bool, device: str, world: World) -> int:
+    """One process's part of a run."""
+    if config.train.batch < world.size:
+        raise UserError(
+            f"train.batch {config.train.batch} must be at least {world.size}, one row a process"
+        )
+    check_folder(config, out, resume)
+    trainer = Trainer(config, out, world, device)
+    lock = hold(out) if world.main else None
+    if found := checkpoint.steps(out):
+        trainer.resume(found[-1])
+    world.wait()
+    if lock:
+        write_json(out / "config.json", to_dict(config))
+        checkpoint.sweep(out)
+    if trainer.step >= config.train.steps:
+        say(world.main, f"{out} is done: {trainer.step} steps")
+        return 0
+    with StopFlag() as stop:
+        trainer.fit(stop)
+    if trainer.step < config.train.steps:
+        say(world.main, f"stopped at step {trainer.step} with a checkpoint; --resume goes on")
+        return 128 + stop.raised
+    say(world.main, f"done: {checkpoint.find(out)}")
+    return 0
 
 
 def check_folder(config: Config, out: Path, resume: bool) -> None:

@@ -51,7 +51,7 @@ def test_every_command_of_the_readme_runs(tmp_path, monkeypatch, capsys, text_fi
         if "train" in words:
             words += SMALL.split()
         if words[0] == "torchrun":
-            run = [sys.executable, "-m", "torch.distributed.run", "--master-port", "29611"]
+            run = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
             done = subprocess.run(
                 [*run, *words[1:]],
                 capture_output=True,

@@ -160,7 +160,7 @@ distributed.finish(world)
 
 def torchrun(processes: int, *words: str) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
-    command += ["--master-port", str(random.randint(20000, 40000))]
+    command += ["--standalone"]  # a free port
     done = subprocess.run(
         [*command, *words],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
