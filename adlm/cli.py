@@ -60,6 +60,12 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:
         print(f"adlm: {error}", file=sys.stderr)
         return 2
+    except (MemoryError, RuntimeError) as error:
+        short = str(error).splitlines()[0] if str(error) else "MemoryError"
+        if not isinstance(error, MemoryError) and "memory" not in short:
+            raise
+        print(f"adlm: there is not enough memory: {short}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("adlm: interrupted", file=sys.stderr)
         return 130

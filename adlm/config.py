@@ -127,7 +127,7 @@ class AnchorConfig:
     positions: Literal["all", "masked"] = "masked"
 
     def __post_init__(self) -> None:
-        check(self.tau >= 1, "anchor.tau", self.tau, "at least 1")
+        check(1 <= self.tau < 2**31, "anchor.tau", self.tau, "at least 1")
         check(0 < self.share <= 1, "anchor.share", self.share, "in (0, 1]")
         check(self.gamma >= 0, "anchor.gamma", self.gamma, "0 or more")
         check(0 <= self.warmup <= 1, "anchor.warmup", self.warmup, "in [0, 1]")

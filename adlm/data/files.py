@@ -59,7 +59,7 @@ def jsonl(path: Path, field: str = "text") -> Iterator[str]:
         if line.strip():
             try:
                 record = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise UserError(f"{path} line {number} is not JSON ({error})") from None
             yield text_of(record, field, f"{path} line {number}")
 

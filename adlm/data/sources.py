@@ -19,6 +19,7 @@ from adlm import registry
 from adlm.config import DataConfig
 from adlm.data import files
 from adlm.data.dataset import SPLITS, DataSet, carve
+from adlm.data.vocab import clean
 from adlm.errors import UserError, nearest, need
 
 ALIASES = {"train": ("train",), "valid": ("valid", "validation", "val", "dev"), "test": ("test",)}
@@ -42,7 +43,7 @@ class Source:
 
     def documents(self) -> Iterator[str]:
         """The documents that have any text."""
-        return (text for text in self.read() if text.strip())
+        return (clean(text) for text in self.read() if text.strip())
 
 
 def open_source(config: DataConfig, split: str) -> Source:

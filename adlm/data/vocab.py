@@ -68,7 +68,8 @@ class Vocab:
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Token ids of each text, without special tokens."""
-        batch = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        whole = [clean(text) for text in texts]
+        batch = self.tokenizer.encode_batch_fast(whole, add_special_tokens=False)
         return [np.asarray(e.ids, dtype=np.int64) for e in batch]
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -88,11 +89,21 @@ class Vocab:
         try:
             special = json.loads((folder / "vocab.json").read_text())
             vocab = cls(tokenizer, *(int(special[k]) for k in ("mask", "bos", "eos", "pad")))
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{folder / 'vocab.json'} is missing or damaged ({error})") from None
         if special.get("hash") != vocab.hash:
             raise UserError(f"{folder / 'tokenizer.json'} is not the tokenizer of this checkpoint")
         return vocab
+
+
+def clean(text: str) -> str:
+    """The text as it can be written in UTF-8: half a surrogate pair becomes a question mark.
+
+    Example:
+        >>> clean("a\\ud800b")
+        'a?b'
+    """
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def make_vocab(tokenizer: Tokenizer) -> Vocab:

@@ -147,7 +147,15 @@ class Anchors:
                 raise UserError(
                     f"the corpus table has {len(table.tokens)} tokens, the vocabulary {self.size}"
                 )
-        chosen = self.rule(x, valid, self.config, table)
+        try:
+            chosen = self.rule(x, valid, self.config, table)
+        except UserError:
+            raise
+        except Exception as error:
+            if ":" not in self.config.rule:
+                raise
+            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise UserError(f"the anchor rule '{self.config.rule}' raised {reason}") from None
         if not isinstance(chosen, Tensor) or chosen.dtype != torch.bool or chosen.shape != x.shape:
             kind = getattr(chosen, "dtype", type(chosen).__name__)
             shape = tuple(getattr(chosen, "shape", ()))

@@ -125,8 +125,11 @@ def load(path: str | Path) -> Checkpoint:
         manifest = json.loads((folder / MANIFEST).read_text())
         files: dict[str, dict[str, Any]] = manifest["files"]
         known = manifest["format"]
-    except (ValueError, KeyError, TypeError) as error:
+        described = all({"bytes", "sha256"} <= set(f) for f in files.values())
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{folder / MANIFEST} is damaged ({error!r})") from None
+    if not described:
+        raise UserError(f"{folder / MANIFEST} is damaged: a file's size or sha256 is missing")
     if known != FORMAT:
         raise UserError(f"{folder} has checkpoint format {known}; this version reads {FORMAT}")
     for name in ("config.json", "tokenizer.json", "vocab.json", "model.safetensors"):
@@ -134,7 +137,10 @@ def load(path: str | Path) -> Checkpoint:
             raise UserError(f"{folder} is not a checkpoint of adlm: its manifest lacks {name}")
     for name, expected in files.items():
         _verify(folder / name, expected)
-    config = from_dict(json.loads((folder / "config.json").read_text()))
+    try:
+        config = from_dict(json.loads((folder / "config.json").read_text()))
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        raise UserError(f"{folder / 'config.json'} is damaged ({error!r})") from None
     return Checkpoint(folder, config, Vocab.load(folder), files["model.safetensors"]["sha256"])
 
 

@@ -38,14 +38,17 @@ class Log:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The whole records of a metrics file; a last line cut off by a crash is left out."""
+    """The whole records of a metrics file; what follows a damaged line is left out."""
     records = []
     if path.is_file():
-        for line in path.read_text().splitlines():
+        for line in path.read_text(errors="replace").splitlines():
             try:
-                records.append(json.loads(line))
+                record = json.loads(line)
             except ValueError:
                 break
+            if not isinstance(record, dict) or not isinstance(record.get("step"), int):
+                break
+            records.append(record)
     return records
 
 

@@ -93,6 +93,8 @@ def check_folder(config: Config, out: Path, resume: bool) -> None:
             old = json.loads(stored.read_text())
         except ValueError as error:
             raise UserError(f"{stored} is damaged ({error})") from None
+        if not isinstance(old, dict):
+            raise UserError(f"{stored} is damaged: it must be an object")
         changed = [name for name in differences(old, to_dict(config)) if name not in FREE]
         if changed:
             raise UserError(

@@ -176,6 +176,7 @@ def test_the_fingerprint_follows_the_content(tmp_path):
         (b'{"title": "x"}\n', "a.jsonl", "no text field 'text'"),
         (b"title\nx\n", "a.csv", "no text field 'text'"),
         (b"not parquet", "a.parquet", "not a parquet file"),
+        (b"[" * 100_000, "a.jsonl", "line 1 is not JSON"),
         (b"not gzip", "a.txt.gz", "not a whole gzip file"),
         (gzip.compress(b"hello " * 99)[:-9], "a.txt.gz", "not a whole gzip file"),
     ],

@@ -112,3 +112,8 @@ def test_bad_tokenizers_are_one_sentence(tmp_path, trained):
     (tmp_path / "tokenizer.json").write_text(trained.tokenizer.to_str())
     with pytest.raises(UserError, match="not the tokenizer of this checkpoint"):
         Vocab.load(tmp_path)
+
+
+def test_half_a_surrogate_pair_does_not_stop_a_corpus():
+    vocab = byte_vocab()
+    assert vocab.decode(vocab.encode(["a\ud800b"])[0]) == "a?b"

@@ -78,6 +78,10 @@ def wrong_dtype(x, valid, config, table):
     return x
 
 
+def raises(x, valid, config, table):
+    raise ValueError("boom\nsecond line")
+
+
 def evens(x, valid, config, table):
     return x % 2 == 0
 
@@ -93,6 +97,10 @@ def test_a_function_of_the_users_own():
         Anchors(AnchorConfig(rule=f"{here}:wrong_shape"), VOCAB)(x, x > 0)
     with pytest.raises(UserError, match=r"found torch.int64"):
         Anchors(AnchorConfig(rule=f"{here}:wrong_dtype"), VOCAB)(x, x > 0)
+    with pytest.raises(UserError, match="raised ValueError: boom"):
+        Anchors(AnchorConfig(rule=f"{here}:raises"), VOCAB)
+    with pytest.raises(UserError, match="must be a function"):
+        Anchors(AnchorConfig(rule="math:pi"), VOCAB)
     with pytest.raises(UserError, match="cannot be imported"):
         Anchors(AnchorConfig(rule="no.such.module:rule"), VOCAB)
 

@@ -72,11 +72,25 @@ def test_foreign_weights_are_found(saved, text_file, tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("{", "damaged"), ('{"format": 1}', "damaged"), ('{"format": 99, "files": {}}', "format 99")],
+    [
+        ("{", "damaged"),
+        ('{"format": 1}', "damaged"),
+        ('{"format": 1, "files": "x"}', "damaged"),
+        ('{"format": 1, "files": {"model.safetensors": {}}}', "damaged"),
+        ('{"format": 99, "files": {}}', "format 99"),
+    ],
 )
 def test_bad_manifests(saved, text, says):
     (saved / "manifest.json").write_text(text)
     with pytest.raises(UserError, match=says):
+        checkpoint.load(saved)
+
+
+@pytest.mark.parametrize("text", ["[]", "3", '{"model": {"width": "wide"}}', '{"model": 4}', ""])
+def test_a_damaged_configuration_is_one_sentence(saved, text):
+    (saved / "config.json").write_text(text)
+    forge(saved)
+    with pytest.raises(UserError):
         checkpoint.load(saved)
 
 
