@@ -139,7 +139,7 @@ class OptimConfig:
 
     Attributes:
         name: adamw, or muon: Muon for the trunk's matrices and AdamW for the rest.
-        lr: AdamW's learning rate.
+        lr: AdamW's learning rate; beside Muon, for embeddings and vectors, a higher one is right.
         muon_lr: Muon's learning rate.
         betas: AdamW's decay rates.
         weight_decay: Decoupled weight decay of the matrices.
