@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import inspect
+import io
 import os
 import re
 import sys
@@ -45,6 +46,9 @@ SHORT = {
 def main(argv: list[str] | None = None) -> int:
     """Run a command; bad input is one sentence and exit code 2."""
     words = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that is not UTF-8
     try:
         name = find(words)
         if name is None:

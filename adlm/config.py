@@ -45,6 +45,7 @@ class DataConfig:
     workers: int = 0
 
     def __post_init__(self) -> None:
+        check(bool(self.name.strip()), "data.name", self.name, "a named set, a path or hf:NAME")
         check(self.length >= 2, "data.length", self.length, "at least 2")
         check(self.workers >= 0, "data.workers", self.workers, "0 (all cores) or more")
 
@@ -208,7 +209,8 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "log_every", "eval_rows", "keep"):
-            check(getattr(self, name) >= 1, f"train.{name}", getattr(self, name), "at least 1")
+            value = getattr(self, name)
+            check(1 <= value < 2**50, f"train.{name}", value, "at least 1 (and below 2^50)")
         for name in ("micro", "eval_every", "save_every"):
             check(getattr(self, name) >= 0, f"train.{name}", getattr(self, name), "0 or more")
         check(0 <= self.seed < 2**31, "train.seed", self.seed, "in [0, 2^31)")

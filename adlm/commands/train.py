@@ -23,4 +23,4 @@ def start(
         size: nano, micro, tiny, small or medium: sets width, depth, heads, learning rate and batch.
         resume: Continue the run in that folder.
     """
-    return run(config, Path(out or f"runs/{recipe}"), resume)
+    return run(config, Path(out or f"runs/{recipe}").expanduser(), resume)

@@ -20,8 +20,8 @@ PIECES = 40  # a shorter one as about so many, so that each split gets some
 def open_text(path: Path) -> IO[str]:
     """A text file, plain or gzipped, as UTF-8; a file that is not text is one sentence."""
     if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8", newline="")
-    return path.open(encoding="utf-8", newline="")
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
 
 
 def lines(path: Path) -> Iterator[str]:

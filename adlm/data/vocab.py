@@ -78,7 +78,7 @@ class Vocab:
 
     def save(self, folder: Path) -> None:
         """Write tokenizer.json and vocab.json."""
-        (folder / "tokenizer.json").write_text(self.tokenizer.to_str())
+        (folder / "tokenizer.json").write_text(self.tokenizer.to_str(), encoding="utf-8")
         special = {"mask": self.mask, "bos": self.bos, "eos": self.eos, "pad": self.pad}
         (folder / "vocab.json").write_text(json.dumps({**special, "hash": self.hash}))
 
@@ -144,8 +144,8 @@ def byte_vocab() -> Vocab:
 
 def train_bpe(texts: Iterator[str], size: int) -> Vocab:
     """Byte-level BPE of `size` tokens, special ones included."""
-    if size < 260:
-        raise UserError(f"bpe:{size} is too small: 256 bytes and the special tokens need bpe:260")
+    if not 260 <= size <= 1_000_000:
+        raise UserError(f"bpe:{size} must be from 260 (bytes and special tokens) to 1000000")
     tokenizer = _byte_level(models.BPE())
     trainer = trainers.BpeTrainer(
         vocab_size=size,

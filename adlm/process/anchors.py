@@ -136,7 +136,7 @@ class Anchors:
         self.size = vocab.size
         if ":" in config.rule:  # a user's function: see now that it works
             sample = torch.arange(4)[None]
-            self(sample, sample >= 0, Table(*(torch.ones(self.size),) * 2, torch.tensor(1.0)))
+            self(sample, sample >= 0)
 
     def __call__(self, x: Tensor, valid: Tensor, table: Table | None = None) -> Tensor:
         """x: (B, L) clean tokens, valid: (B, L) -> (B, L) bool."""
@@ -148,11 +148,12 @@ class Anchors:
                     f"the corpus table has {len(table.tokens)} tokens, the vocabulary {self.size}"
                 )
         try:
-            chosen = self.rule(x, valid, self.config, table)
-        except UserError:
-            raise
-        except Exception as error:
-            if ":" not in self.config.rule:
+            # a user's function gets copies: whatever it does to them, the batch stays as it is
+            own = ":" in self.config.rule
+            given = (x.clone(), valid.clone()) if own else (x, valid)
+            chosen = self.rule(*given, self.config, table)
+        except (Exception, SystemExit) as error:
+            if not own:
                 raise
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
             raise UserError(f"the anchor rule '{self.config.rule}' raised {reason}") from None
@@ -176,7 +177,7 @@ def find(name: str) -> Rule:
         sys.path.append(os.getcwd())  # a file of the user's, beside them
     try:
         rule = getattr(importlib.import_module(module), function)
-    except Exception as error:  # whatever a user's module raises
+    except (Exception, SystemExit) as error:  # whatever a user's module raises
         raise UserError(f"the anchor rule '{name}' cannot be imported: {error}") from None
     if not callable(rule):
         raise UserError(f"the anchor rule '{name}' must be a function, found {rule!r}")

@@ -87,7 +87,7 @@ class Polynomial:
     """
 
     def __init__(self, power: float = 2.0):
-        if power <= 0:
+        if not 0 < power < math.inf:
             raise UserError(f"the polynomial schedule's power must be above 0, found {power}")
         self.power = power
 

@@ -113,6 +113,8 @@ def run(study: Study, workers: int, threads: int = 0) -> dict[str, Any]:
     """Do what is left to do, `workers` runs at a time, then gather everything."""
     if workers < 1:
         raise UserError(f"--workers must be at least 1, found {workers}")
+    if threads < 0:
+        raise UserError(f"--threads must be 0 (a share of the cores) or more, found {threads}")
     threads = threads or max(1, (os.cpu_count() or 1) // workers)
     left = [c for c in study.cells() if not c.done]
     done = len(study.cells()) - len(left)
@@ -124,16 +126,16 @@ def run(study: Study, workers: int, threads: int = 0) -> dict[str, Any]:
     began = time.monotonic()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, stop_children)
-    with ThreadPoolExecutor(workers) as pool:
-        pending = [pool.submit(launch, cell, threads) for cell in left]
+    pool = ThreadPoolExecutor(workers)
+    pending = [pool.submit(launch, cell, threads) for cell in left]
+    try:
         for cell, future in zip(left, pending, strict=True):
-            code = future.result()
-            if code:
-                for waiting in pending:
-                    waiting.cancel()
+            if code := future.result():
                 log = cell.folder.with_suffix(".log")
                 raise UserError(f"the run {cell.folder} stopped with code {code}; see {log}")
             console.print(f"{time.monotonic() - began:6.0f} s  {cell.row}, seed {cell.seed}")
+    finally:  # also on Ctrl-C and SIGTERM: no further run starts, those under way save and leave
+        pool.shutdown(wait=True, cancel_futures=True)
     return gather(study)
 
 
@@ -155,9 +157,10 @@ children: set[subprocess.Popen[bytes]] = set()
 
 
 def stop_children(number: int, frame: object) -> None:
-    """SIGTERM goes on to the runs, which save and leave."""
+    """SIGTERM goes on to the runs, which save and leave; then this process leaves too."""
     for child in list(children):
         child.terminate()
+    sys.exit(128 + number)
 
 
 def gather(study: Study) -> dict[str, Any]:
@@ -235,7 +238,7 @@ def plot_lines(result: dict[str, Any]) -> Iterator[Line]:
 def save(study: Study, result: dict[str, Any], out: Path) -> None:
     """JSON, table and plot, and where they are."""
     write_json(out, result)
-    out.with_suffix(".md").write_text(table(result) + "\n")
+    out.with_suffix(".md").write_text(table(result) + "\n", encoding="utf-8")
     lines = list(plot_lines(result))
     curves(out.with_suffix(".png"), {study.name: lines}, "tokens", "validation PPL", log_y=True)
     print(table(result))

@@ -38,17 +38,16 @@ class Log:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The whole records of a metrics file; what follows a damaged line is left out."""
+    """The whole records of a metrics file; a damaged line is left out."""
     records = []
     if path.is_file():
         for line in path.read_text(errors="replace").splitlines():
             try:
                 record = json.loads(line)
             except ValueError:
-                break
-            if not isinstance(record, dict) or not isinstance(record.get("step"), int):
-                break
-            records.append(record)
+                continue
+            if isinstance(record, dict) and isinstance(record.get("step"), int):
+                records.append(record)
     return records
 
 

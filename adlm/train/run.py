@@ -63,6 +63,8 @@ def work(config: Config, out: Path, resume: bool, device: str, world: World) -> 
     lock = hold(out) if world.main else None
     if found := checkpoint.steps(out):
         trainer.resume(found[-1])
+    elif (out / "config.json").is_file():
+        say(world.main, f"{out} has no checkpoint yet: starting from step 0")
     world.wait()
     if lock:
         write_json(out / "config.json", to_dict(config))

@@ -126,6 +126,12 @@ def test_split_folders_are_kept_apart_and_odd_files_are_asked_about(tmp_path):
         read(tmp_path, "train")
 
 
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
+    (tmp_path / "a.csv").write_text("\ufefftext\nhello\n")
+    (tmp_path / "a.jsonl").write_text('\ufeff{"text": "hello"}\n')
+    assert read(tmp_path / "a.csv") == read(tmp_path / "a.jsonl") == ["hello"]
+
+
 def test_the_ending_is_part_of_the_fingerprint(tmp_path):
     marks = set()
     for name in ("a.txt", "a.jsonl"):

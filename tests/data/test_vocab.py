@@ -105,7 +105,7 @@ def test_bad_tokenizers_are_one_sentence(tmp_path, trained):
         file_vocab(tmp_path / "t.json")
     with pytest.raises(UserError, match="no tokenizer file"):
         file_vocab(tmp_path / "missing.json")
-    with pytest.raises(UserError, match="too small"):
+    with pytest.raises(UserError, match="must be from 260"):
         train_bpe(iter(TEXTS), 100)
     trained.save(tmp_path)
     byte_vocab().save(tmp_path / ".." / tmp_path.name)

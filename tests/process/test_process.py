@@ -33,7 +33,9 @@ def test_schedule_is_consistent(name):
     assert torch.allclose(ends, torch.tensor([1.0, 0.0], dtype=torch.float64), atol=1e-12)
 
 
-@pytest.mark.parametrize("spec", ["polynomial:x", "polynomial:-1", "log-linear:2", "linear"])
+@pytest.mark.parametrize(
+    "spec", ["polynomial:x", "polynomial:-1", "polynomial:nan", "log-linear:2", "linear"]
+)
 def test_bad_schedule_is_one_sentence(spec):
     with pytest.raises(UserError):
         make_schedule(spec)

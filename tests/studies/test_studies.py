@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 
 import pytest
 
+from adlm.config import to_dict
 from adlm.errors import UserError
 from adlm.models.sizes import flops_per_token, match, parameters
 from adlm.recipes import recipe
@@ -92,3 +98,30 @@ def test_a_failing_run_is_named(text_file, tmp_path):
     study = Study("bad", {"MDLM": config}, {"MDLM": 1}, tmp_path / "s")
     with pytest.raises(UserError):
         run(study, workers=1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_study_that_is_told_to_stop_starts_no_further_run(text_file, tmp_path, number):
+    code = (
+        "import json, sys; from pathlib import Path; from adlm.config import from_dict;"
+        "from adlm.studies.runner import Study, run; c = from_dict(json.loads(sys.argv[1]));"
+        "run(Study('s', {'a': c}, {'a': 3}, Path(sys.argv[2])), 1)"
+    )
+    config = make_config(text_file, steps=100_000)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, json.dumps(to_dict(config)), str(tmp_path / "s")],
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    metrics = tmp_path / "s" / "a-seed0" / "metrics.jsonl"
+    while not metrics.is_file() or not metrics.read_text():
+        assert process.poll() is None
+        time.sleep(0.05)
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)  # as a terminal does
+    else:
+        process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert not (tmp_path / "s" / "a-seed1").exists()
+    assert list((tmp_path / "s" / "a-seed0" / "checkpoints").glob("step-*"))
