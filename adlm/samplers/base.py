@@ -83,13 +83,6 @@ class Canvas:
         self.probability[positions.cpu()] = probability.cpu()
         self._stale |= positions.any(dim=1).cpu()
 
-    def erase(self, positions: Tensor) -> None:
-        """Mask positions again."""
-        if positions.any():
-            self.write(
-                positions, self.z.new_full((int(positions.sum()),), self.mask), torch.ones(1)
-            )
-
 
 class Policy(Protocol):
     """Which positions change from time t to s."""
