@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,12 +14,15 @@ from adlm.config import Config
 from adlm.data.cache import TokenStore
 from adlm.data.pack import pack
 from adlm.data.vocab import Vocab
-from adlm.errors import UserError
+from adlm.errors import UserError, nearest
 from adlm.eval.likelihood import evaluator, score
 from adlm.models.denoiser import Denoiser
 from adlm.models.hub import load_model
+from adlm.samplers import template
+from adlm.samplers.base import Watch
 from adlm.samplers.categorical import Draw
-from adlm.samplers.generate import generate
+from adlm.samplers.generate import Samples, Settings, generate
+from adlm.samplers.trace import Trace
 from adlm.train import checkpoint
 
 
@@ -32,29 +36,48 @@ class Model:
     device: str
 
     def generate(
-        self,
-        n: int = 1,
-        prompt: str = "",
-        sampler: str | None = None,
-        steps: int = 0,
-        seed: int = 0,
-        **draw: float,
+        self, n: int = 1, prompt: str = "", length: int | None = None, **how: Any
     ) -> list[str]:
-        """n texts after a prompt; `draw` is temperature, top_k and nucleus."""
-        settings = Draw(**draw)  # type: ignore[arg-type]
-        made = generate(
-            self.network,
-            self.config,
-            self.vocab,
-            n,
-            prompt,
-            sampler,
-            steps,
-            settings,
-            seed,
-            device=self.device,
+        """n texts after a prompt.
+
+        `how` is sampler, steps, policy (the sampler's own options), temperature, top_k, nucleus,
+        compat and seed.
+        """
+        wanted = self.config.data.length if length is None else length
+        return self.write(template.after(prompt, wanted, self.vocab), settings(n=n, **how)).texts
+
+    def infill(self, text: str, n: int = 1, **how: Any) -> list[str]:
+        """n ways to fill the holes of a text, `The [MASK] of the union is [MASK:4] .`"""
+        return self.write(template.holes(text, self.vocab), settings(n=n, **how)).texts
+
+    def trace(self, prompt: str = "", text: str | None = None, n: int = 1, **how: Any) -> Trace:
+        """The record of how texts are written: after a prompt, or into the holes of a text.
+
+        `adlm.viz.html.write_replay(trace, "out.html")` makes a page of it.
+        """
+        if text is None:
+            given = template.after(prompt, self.config.data.length, self.vocab)
+        else:
+            given = template.holes(text, self.vocab)
+        return self.record(given, settings(n=n, **how))[1]
+
+    def write(self, given: np.ndarray, how: Settings, watch: Watch | None = None) -> Samples:
+        """Write the masks of a template: (L,) token ids."""
+        precise = replace(how, precision=devices.precision(how.precision, self.device))
+        return generate(self.network, self.config, self.vocab, given, precise, self.device, watch)
+
+    def record(self, given: np.ndarray, how: Settings) -> tuple[Samples, Trace]:
+        """The same with a record of every step."""
+        trace = Trace(given, self.vocab)
+        made = self.write(given, how, trace)
+        trace.mark_anchors(self.network, self.config)
+        options = "".join(f", {k} {v}" for k, v in how.policy.items())
+        trace.about = (
+            f"{self.config.objective}, sampler {made.sampler}{options}, {trace.steps} steps, "
+            f"{made.nfe.mean():.1f} network passes a text, temperature {how.draw.temperature:g}, "
+            f"nucleus {how.draw.nucleus:g}, seed {how.seed}"
         )
-        return made.texts
+        return made, trace
 
     def nll(self, texts: Sequence[str], draws: int = 16, seed: int = 0) -> np.ndarray:
         """Nats of each text, its end included: exact for AR, an upper bound for diffusion.
@@ -82,6 +105,17 @@ class Model:
         )
         text_of_row = np.searchsorted(ends, rows.start, side="right")
         return np.bincount(text_of_row, found.nats.mean(axis=1), minlength=len(texts))
+
+
+def settings(**how: Any) -> Settings:
+    """Settings from plain keywords; those of a draw may stand among them."""
+    own = {f.name for f in fields(Settings)}
+    drawn = {f.name for f in fields(Draw)}
+    unknown = sorted(set(how) - own - drawn)
+    if unknown:
+        raise UserError(f"there is no setting '{unknown[0]}'{nearest(unknown[0], own | drawn)}")
+    draw = Draw(**{k: v for k, v in how.items() if k in drawn})
+    return Settings(**{"draw": draw, **{k: v for k, v in how.items() if k in own}})
 
 
 def load(path: str | Path, device: str = "auto") -> Model:

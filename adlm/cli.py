@@ -1,7 +1,8 @@
 """The command line: a dictionary of sub-commands, each a plain typed function.
 
 A function's parameters and docstring become its options and help. A parameter `config: Config`
-becomes the fields of a configuration (`--model.width 256`) on top of the recipe's own.
+becomes the fields of a configuration (`--model.width 256`) on top of the recipe's own, and one
+`settings: ...` the fields of its dataclass (`--steps 64`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from typing import Any
+from dataclasses import fields
+from typing import Any, get_type_hints
 
 from adlm.errors import UserError, nearest
 
@@ -24,6 +26,8 @@ COMMANDS = {
     "train": ("train:start", "train a recipe into a folder; resumable"),
     "eval likelihood": ("likelihood:start", "perplexity of text, with its standard error"),
     "sample": ("sample:start", "generate texts from a checkpoint"),
+    "infill": ("sample:infill", "fill the holes of a text"),
+    "watch": ("sample:watch", "see a text appear in the terminal, anchors coloured"),
     "anchors": ("anchors:start", "show a text with its anchors"),
     "study anchoring": ("study:anchoring", "ADLM and A2R against their baselines, over seeds"),
     "study ablate": ("study:ablate", "change one setting of anchoring at a time"),
@@ -40,6 +44,8 @@ SHORT = {
     "--nucleus": "--draw.nucleus",
     "--temperature": "--draw.temperature",
     "--top_k": "--draw.top_k",
+    "--compat": "--draw.compat",
+    "--eta": "--policy.eta",
 }
 
 
@@ -106,7 +112,8 @@ def run(function: Callable[..., Any], name: str, words: list[str]) -> int:
     from jsonargparse import ArgumentParser, Namespace
 
     signature = inspect.signature(function).parameters
-    own = [p for p in signature if p != "config"]
+    flat = ("config", "settings")  # their fields are options
+    own = [p for p in signature if p not in flat]
     needed = [p.upper() for p in own if signature[p].default is inspect.Parameter.empty]
     parser = ArgumentParser(
         prog=f"adlm {name}",
@@ -115,9 +122,12 @@ def run(function: Callable[..., Any], name: str, words: list[str]) -> int:
         exit_on_error=False,
     )
     parser.add_function_arguments(
-        function, skip={"config"}, as_positional=True, fail_untyped=False, sub_configs=False
+        function, skip=set(flat), as_positional=True, fail_untyped=False, sub_configs=False
     )
-    configured = "config" in signature
+    configured, kind = "config" in signature, None
+    if "settings" in signature:
+        kind = get_type_hints(function)["settings"]
+        parser.add_class_arguments(kind, sub_configs=False)
     if words and not needed and own and not words[0].startswith("-"):
         words = [f"--{own[0]}", *words]  # the first option's name may be left out
     words = ["--n" if w == "-n" else w for w in words]
@@ -138,6 +148,8 @@ def run(function: Callable[..., Any], name: str, words: list[str]) -> int:
         from adlm.config import Config
 
         arguments["config"] = Config(**{k: v for k, v in vars(made).items() if k not in own})
+    if kind:
+        arguments["settings"] = kind(**{f.name: made[f.name] for f in fields(kind)})
     return function(**arguments) or 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import uuid
@@ -13,18 +14,23 @@ from adlm.errors import UserError
 
 
 def write_json(path: Path, values: Any) -> None:
+    """Write values as JSON, whole or not at all."""
+    write_text(path, json.dumps(values, indent=2) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
     """Write so that a reader sees the old file or the new one, never half of one."""
-    text = json.dumps(values, indent=2) + "\n"
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("w") as file:
+        with part.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
         raise UserError(f"{path} cannot be written: {error}") from None
 
 

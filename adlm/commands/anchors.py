@@ -78,6 +78,5 @@ def coloured(x: torch.Tensor, is_anchor: torch.Tensor, vocab: Vocab) -> Text:
     """The tokens as text, anchors highlighted."""
     out = Text()
     for token, marked in zip(x.tolist(), is_anchor.tolist(), strict=True):
-        piece = vocab.tokenizer.decode([token], skip_special_tokens=False)
-        out.append(piece, STYLE if marked else None)
+        out.append(vocab.piece(token), STYLE if marked else None)
     return out

@@ -1,73 +1,130 @@
-"""`adlm sample`."""
+"""`adlm sample`, `adlm infill` and `adlm watch`."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
-from adlm import device as devices
-from adlm.models.hub import load_model
-from adlm.samplers.categorical import Draw
-from adlm.samplers.generate import generate
-from adlm.train import checkpoint
+import numpy as np
+
+from adlm import api
+from adlm.results import write_text
+from adlm.samplers import template
+from adlm.samplers.generate import Samples, Settings
+from adlm.samplers.trace import Trace
+from adlm.viz.html import write_replay
+from adlm.viz.terminal import play
 
 
 def start(
     checkpoint_or_run: str,
-    n: int = 4,
     prompt: str = "",
-    sampler: str | None = None,
-    steps: int = 0,
-    draw: Draw = Draw(),
-    seed: int = 0,
-    length: int = 0,
-    device: str = "auto",
-    precision: Literal["auto", "bf16", "fp32"] = "fp32",
+    length: int | None = None,
+    settings: Settings = Settings(),
     json_out: str | None = None,
+    trace: str | None = None,
 ) -> None:
     """Generate texts.
 
     Args:
         checkpoint_or_run: A checkpoint, or a run (its newest checkpoint is taken).
-        n: How many.
         prompt: What every text begins with.
-        sampler: ancestral, first-hitting or confidence for diffusion; causal for AR and A2R.
-        steps: Denoising steps; by default one for each token.
-        draw: How a token is drawn.
-        seed: Seed; text i is the same whatever n is.
-        length: Tokens of a text; the trained length by default.
-        device: auto, cpu, cuda or cuda:N.
-        precision: fp32 by default; bf16 is faster and less exact.
+        length: Tokens of a text; the trained length by default, more with the sampler blocks.
+        settings: How texts are written.
         json_out: Also write the samples as JSON lines to this file (--json is short for it).
+        trace: Also write a page that replays how the texts were written, such as out.html.
     """
-    saved = checkpoint.load(checkpoint_or_run)
-    where = devices.pick(device)
-    made = generate(
-        load_model(saved, where),
-        saved.config,
-        saved.vocab,
-        n,
-        prompt,
-        sampler,
-        steps,
-        draw,
-        seed,
-        length,
-        where,
-        devices.precision(precision, where),
-    )
+    model = api.load(checkpoint_or_run, settings.device)
+    wanted = model.config.data.length if length is None else length
+    given = template.after(prompt, wanted, model.vocab)
+    tell(model, given, settings, json_out, trace)
+
+
+def infill(
+    checkpoint_or_run: str,
+    text: str,
+    settings: Settings = Settings(),
+    json_out: str | None = None,
+    trace: str | None = None,
+) -> None:
+    """Fill the holes of a text: "The [MASK] of the union is [MASK:4] ."
+
+    Args:
+        checkpoint_or_run: A checkpoint, or a run (its newest checkpoint is taken).
+        text: The text; [MASK] is a hole of one token, [MASK:4] one of four.
+        settings: How texts are written.
+        json_out: Also write the texts as JSON lines to this file (--json is short for it).
+        trace: Also write a page that replays how the holes were filled, such as out.html.
+    """
+    model = api.load(checkpoint_or_run, settings.device)
+    tell(model, template.holes(text, model.vocab), settings, json_out, trace)
+
+
+def watch(
+    checkpoint_or_run: str,
+    text: str | None = None,
+    prompt: str = "",
+    length: int | None = None,
+    settings: Settings = Settings(),
+    speed: float = 10.0,
+    trace: str | None = None,
+) -> None:
+    """See a text appear, anchors in colour.
+
+    Space pauses, the arrow keys go step by step, + and - change the speed, q leaves.
+
+    Args:
+        checkpoint_or_run: A checkpoint, or a run (its newest checkpoint is taken).
+        text: A text with holes to fill; without it a text is written after the prompt.
+        prompt: What the text begins with.
+        length: Tokens of the text; the trained length by default.
+        settings: How the text is written.
+        speed: Steps a second.
+        trace: Also write a page that replays the run, such as out.html.
+    """
+    model = api.load(checkpoint_or_run, settings.device)
+    if text is None:
+        wanted = model.config.data.length if length is None else length
+        given = template.after(prompt, wanted, model.vocab)
+    else:
+        given = template.holes(text, model.vocab)
+    made, seen = model.record(given, replace(settings, n=1))
+    play(seen, speed)
+    print(made.cost())
+    if trace:
+        save_trace(seen, trace)
+
+
+def tell(
+    model: api.Model,
+    given: np.ndarray,
+    settings: Settings,
+    json_out: str | None,
+    trace: str | None,
+) -> None:
+    """Write the texts and show them."""
+    if trace:
+        made, seen = model.record(given, settings)
+    else:
+        made = model.write(given, settings)
     for number, text in enumerate(made.texts):
         print(f"--- {number}\n{text}")
-    count = made.tokens.size
-    print(
-        f"--- {made.sampler}: {count:,} tokens in {made.seconds:.1f} s "
-        f"({count / made.seconds:,.0f} tokens/s), {made.nfe.mean():.1f} network passes a text"
-    )
+    print(f"--- {made.cost()}")
     if json_out:
-        rows = zip(made.texts, made.tokens.tolist(), made.nfe.tolist(), strict=True)
-        lines = [
-            json.dumps({"text": t, "tokens": k, "nfe": c, "sampler": made.sampler, "seed": seed})
-            for t, k, c in rows
-        ]
-        Path(json_out).write_text("\n".join(lines) + "\n")
+        save_json(made, json_out)
+    if trace:
+        save_trace(seen, trace)
+
+
+def save_json(made: Samples, out: str) -> None:
+    """One line a text."""
+    rows = zip(made.texts, made.tokens.tolist(), made.nfe.tolist(), strict=True)
+    same = {"sampler": made.sampler, "seed": made.seed}
+    lines = [json.dumps({"text": t, "tokens": k, "nfe": c, **same}) for t, k, c in rows]
+    write_text(Path(out), "\n".join(lines) + "\n")
+
+
+def save_trace(seen: Trace, out: str) -> None:
+    write_replay(seen, out)
+    print(f"replay: {out}")

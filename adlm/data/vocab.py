@@ -76,6 +76,18 @@ class Vocab:
         """Text of the ids; special tokens are left out."""
         return self.tokenizer.decode([int(i) for i in ids], skip_special_tokens=True)
 
+    def piece(self, token: int) -> str:
+        """One token as it stands in a text, with the space that it brings along.
+
+        Example:
+            >>> byte_vocab().piece(65)
+            'A'
+        """
+        name = self.tokenizer.id_to_token(token) or ""
+        if isinstance(self.tokenizer.decoder, decoders.WordPiece):
+            return name.removeprefix("##") if name.startswith("##") else f" {name}"
+        return self.tokenizer.decode([token], skip_special_tokens=False)
+
     def save(self, folder: Path) -> None:
         """Write tokenizer.json and vocab.json."""
         (folder / "tokenizer.json").write_text(self.tokenizer.to_str(), encoding="utf-8")

@@ -7,23 +7,17 @@ and what is written stays.
 
 from __future__ import annotations
 
-import torch
+from dataclasses import dataclass
 
-from adlm.process.schedule import Schedule
 from adlm.registry import register
-from adlm.samplers.base import Canvas
+from adlm.samplers.base import Canvas, Policy
 
 
 @register("sampler", "ancestral")
-class Ancestral:
+@dataclass(frozen=True)
+class Ancestral(Policy):
     """The reverse process of the training schedule."""
 
-    def __init__(self, schedule: Schedule):
-        self.schedule = schedule
-
     def step(self, canvas: Canvas, t: float, s: float) -> None:
-        alpha_t, alpha_s = self.schedule.alpha(torch.tensor([t, s], dtype=torch.float64)).tolist()
-        chance = (alpha_s - alpha_t) / (1 - alpha_t)
-        chosen = canvas.open & (canvas.chance < chance)
-        if chosen.any():
-            canvas.write(chosen, *canvas.propose(chosen))
+        alpha_t, alpha_s = self.alphas(t, s)
+        canvas.fill(canvas.open & (canvas.chance < (alpha_s - alpha_t) / (1 - alpha_t)))

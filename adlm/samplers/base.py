@@ -7,21 +7,28 @@ get a token, and a row whose canvas has not changed since its last pass is not p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from adlm import device as devices
+from adlm import registry
+from adlm.errors import UserError
+from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
+from adlm.process.schedule import Schedule
 from adlm.samplers.categorical import Draw
 from adlm.samplers.random import RowRandom
 
 
 @dataclass
 class Canvas:
-    """Rows being written. Frozen positions are never touched."""
+    """Rows being written. Frozen positions are never touched.
+
+    A part may be in focus: only its block is written, and only its window is shown to the network.
+    """
 
     z: Tensor  # (B, L) tokens, the mask where nothing is written yet
     frozen: Tensor  # (B, L) bool
@@ -31,10 +38,13 @@ class Canvas:
     random: RowRandom
     precision: str = "fp32"
     chance: Tensor = field(init=False)  # (B, L) uniform numbers of this step, for positions
-    _chance: Tensor = field(init=False)  # (B, L) uniform numbers of this step, for tokens
+    token_chance: Tensor = field(init=False)  # (B, L) and for tokens
     nfe: Tensor = field(init=False)  # (B,) network passes of each row
     probability: Tensor = field(init=False)  # (B, L) of a token when it was written
+    block: slice = field(init=False, default_factory=lambda: slice(None))
+    window: slice = field(init=False, default_factory=lambda: slice(None))
     _hidden: Tensor | None = field(init=False, default=None)  # (B, L, D) of the last pass
+    _anchor: Tensor | None = field(init=False, default=None)  # (B, L, D) the anchor network's
     _stale: Tensor = field(init=False)  # (B,) has the row changed since?
 
     def __post_init__(self) -> None:
@@ -45,62 +55,153 @@ class Canvas:
     def next_step(self) -> None:
         """Draw a step's randomness: as much for every row, whatever happens in it."""
         length = self.z.shape[1]
-        self.chance, self._chance = (
-            self.random.uniform(2 * length).to(self.z.device).split(length, 1)
-        )
+        both = self.random.uniform(2 * length).to(self.z.device)
+        self.chance, self.token_chance = both.split(length, dim=1)
+
+    def focus(self, block: slice, window: slice) -> None:
+        """From here on only `block` is written, seen through `window`."""
+        if window != self.window:
+            self._stale[:] = True
+        self.block, self.window = block, window
+
+    @property
+    def free(self) -> Tensor:
+        """(B, L) positions that may change now."""
+        inside = torch.zeros_like(self.frozen)
+        inside[:, self.block] = True
+        return inside & ~self.frozen
 
     @property
     def open(self) -> Tensor:
         """(B, L) positions that wait for a token."""
-        return (self.z == self.mask) & ~self.frozen
+        return (self.z == self.mask) & self.free
+
+    @property
+    def written(self) -> Tensor:
+        """(B, L) positions that the sampler has written and may take back."""
+        return (self.z != self.mask) & self.free
+
+    def look(self, positions: Tensor) -> None:
+        """Pass the rows with such positions, (B, L) bool, that have changed since their last."""
+        wanted = positions.any(dim=1).cpu() & self._stale
+        if not wanted.any():
+            return
+        rows = wanted.nonzero()[:, 0].to(self.z.device)
+        seen = self.z[rows][:, self.window]
+        with torch.no_grad(), devices.autocast(self.precision, str(self.z.device)):
+            if isinstance(self.model, Anchored):
+                anchor, h = self.model.states(seen)
+                self._anchor = self._keep(self._anchor, rows, anchor)
+            else:
+                h = self.model.hidden(seen)
+        self._hidden = self._keep(self._hidden, rows, h)
+        self.nfe += wanted
+        self._stale &= ~wanted
+
+    def _keep(self, store: Tensor | None, rows: Tensor, h: Tensor) -> Tensor:
+        if store is None:
+            store = h.new_zeros(
+                *self.z.shape, h.shape[-1], dtype=torch.promote_types(h.dtype, torch.float32)
+            )
+        store[rows[:, None], torch.arange(self.z.shape[1], device=rows.device)[self.window]] = h.to(
+            store.dtype
+        )
+        return store
 
     def logits(self, positions: Tensor) -> Tensor:
         """(N, V) logits at the given positions: (B, L) bool, row by row."""
-        wanted = positions.any(dim=1).cpu() & self._stale
-        device = str(self.z.device)
-        with torch.no_grad(), devices.autocast(self.precision, device):
-            if wanted.any():
-                rows = wanted.nonzero()[:, 0].to(self.z.device)
-                h = self.model.hidden(self.z[rows]).float()  # (R, L, D)
-                if self._hidden is None:
-                    self._hidden = h.new_zeros(*self.z.shape, h.shape[-1])
-                self._hidden[rows] = h
-                self.nfe += wanted
-                self._stale &= ~wanted
-            assert self._hidden is not None
+        self.look(positions)
+        assert self._hidden is not None
+        with torch.no_grad(), devices.autocast(self.precision, str(self.z.device)):
             return self.model.head(self._hidden[positions])
+
+    def anchor_logits(self, positions: Tensor) -> Tensor:
+        """(N, V) the anchor network's logits at the given positions."""
+        self.look(positions)
+        assert isinstance(self.model, Anchored)
+        assert self._anchor is not None
+        with torch.no_grad(), devices.autocast(self.precision, str(self.z.device)):
+            return self.model.anchor_head(self._anchor[positions])
 
     def propose(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """A drawn token and its probability for each of the positions: (N,) each."""
-        return self.draw(self.logits(positions), self._chance[positions], self.mask)
+        return self.draw(self.logits(positions), self.token_chance[positions], self.mask)
+
+    def fill(self, positions: Tensor) -> None:
+        """Draw and write tokens at positions: (B, L) bool."""
+        if positions.any():
+            self.write(positions, *self.propose(positions))
 
     def write(self, positions: Tensor, tokens: Tensor, probability: Tensor) -> None:
         """Put tokens at positions: (B, L) bool."""
-        if not positions.any():
-            return
-        assert not (positions & self.frozen).any()
-        self.z = self.z.masked_scatter(positions, tokens)
-        self.probability[positions.cpu()] = probability.cpu()
-        self._stale |= positions.any(dim=1).cpu()
+        if positions.any():
+            assert not (positions & self.frozen).any()
+            self.z = self.z.masked_scatter(positions, tokens)
+            self.probability[positions.cpu()] = probability.cpu()
+            self._stale |= positions.any(dim=1).cpu()
+
+    def remask(self, positions: Tensor) -> None:
+        """Take tokens back: (B, L) bool."""
+        if positions.any():
+            assert not (positions & self.frozen).any()
+            self.z = self.z.masked_fill(positions, self.mask)
+            self._stale |= positions.any(dim=1).cpu()
 
 
-class Policy(Protocol):
-    """Which positions change from time t to s."""
+Watch = Callable[[int, Canvas], None]  # told the number of each step when it is done, 0 before all
 
-    def step(self, canvas: Canvas, t: float, s: float) -> None: ...
+
+@dataclass(frozen=True)
+class Policy:
+    """Which positions change from time t to s. Its fields but the schedule are its options."""
+
+    schedule: Schedule
+    needs_anchors: ClassVar[bool] = False  # serves models with an anchor network only
+
+    def times(self, canvas: Canvas, steps: int) -> Iterator[tuple[float, float]]:
+        """The (t, s) of each step."""
+        return clock(steps)
+
+    def step(self, canvas: Canvas, t: float, s: float) -> None:
+        raise NotImplementedError
+
+    def alphas(self, t: float, s: float) -> tuple[float, float]:
+        """(alpha_t, alpha_s); alpha_0 is 1 to the last bit, so that the last step writes all."""
+        alpha_t, alpha_s = self.schedule.alpha(torch.tensor([t, s], dtype=torch.float64)).tolist()
+        return alpha_t, 1.0 if s == 0 else alpha_s
+
+
+def make_policy(name: str, schedule: Schedule, options: dict[str, Any] | None = None) -> Policy:
+    """The named policy with its options; an option that it does not have is one sentence."""
+    kind: type[Policy] = registry.lookup("sampler", name)
+    known = {f.name: f.default for f in fields(kind) if f.name != "schedule"}
+    for key, value in (options or {}).items():
+        if key not in known:
+            has = ", ".join(f"{k} ({v})" for k, v in known.items()) or "no options"
+            raise UserError(f"the sampler {name} has no option '{key}'; it has {has}")
+        given, wanted = type(value), type(known[key])
+        if given is not wanted and not (given is int and wanted is float):
+            kind_of = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}
+            raise UserError(f"--policy.{key} must be {kind_of[wanted]}, found {value!r}")
+    return kind(schedule, **(options or {}))
 
 
 def clock(steps: int) -> Iterator[tuple[float, float]]:
-    """(t, s) from 1 to 0."""
+    """(t, s) from 1 to 0.
+
+    Example:
+        >>> list(clock(2))
+        [(1.0, 0.5), (0.5, 0.0)]
+    """
     for i in range(steps, 0, -1):
         yield i / steps, (i - 1) / steps
 
 
-def run(
-    canvas: Canvas, policy: Policy, steps: int, watch: Callable[[int, Canvas], None] | None = None
-) -> None:
-    """The one loop. `watch` is called after each step and may look or rewrite."""
-    for number, (t, s) in enumerate(clock(steps), 1):
+def run(canvas: Canvas, policy: Policy, steps: int, watch: Watch | None = None) -> None:
+    """The one loop. `watch` may look or rewrite."""
+    if watch:
+        watch(0, canvas)
+    for number, (t, s) in enumerate(policy.times(canvas, steps), 1):
         canvas.next_step()
         policy.step(canvas, t, s)
         if watch:

@@ -18,11 +18,14 @@ class Draw:
         temperature: Divides the logits; 0 takes the likeliest token.
         top_k: Keep only so many of the likeliest tokens; 0 = all.
         nucleus: Keep the likeliest tokens up to this share of the probability; 1 = all.
+        compat: The published code's nucleus: of the tokens with which the share is first reached
+            or passed, the last is left out too (the likeliest always stays).
     """
 
     temperature: float = 1.0
     top_k: int = 0
     nucleus: float = 1.0
+    compat: bool = False
 
     def __post_init__(self) -> None:
         check(self.temperature >= 0, "--draw.temperature", self.temperature, "0 or more")
@@ -42,13 +45,11 @@ class Draw:
             p = p.masked_fill(p < least, 0.0)
         if self.nucleus < 1:
             ordered, order = p.sort(dim=1, descending=True)
-            before = ordered.cumsum(1) - ordered  # mass of the likelier tokens
-            cut = (
-                torch.zeros_like(banned)
-                .expand_as(p)
-                .scatter(1, order, before >= self.nucleus * p.sum(1, keepdim=True))
-            )
-            p = p.masked_fill(cut, 0.0)
+            share = self.nucleus * p.sum(1, keepdim=True)
+            mass = ordered.cumsum(1)  # of a token and all likelier ones
+            over = mass > share if self.compat else mass - ordered >= share
+            over[:, 0] = False
+            p = p.masked_fill(torch.zeros_like(over).scatter(1, order, over), 0.0)
         return p / p.sum(dim=1, keepdim=True)
 
     def __call__(self, logits: Tensor, u: Tensor, forbid: int) -> tuple[Tensor, Tensor]:

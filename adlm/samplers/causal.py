@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 
 from adlm import device as devices
-from adlm.samplers.base import Canvas
+from adlm.samplers.base import Canvas, Watch
 
 
 def run_causal(
     canvas: Canvas,
     bos: int,
-    watch: Callable[[int, Canvas], None] | None = None,
+    watch: Watch | None = None,
     cached: bool = True,
 ) -> None:
     """Fill the open positions from left to right; frozen ones are read as they come.
@@ -24,6 +22,8 @@ def run_causal(
     device = canvas.z.device
     cache = canvas.model.new_cache() if cached else None
     seen = torch.full((batch, 1), bos, dtype=torch.long, device=device)
+    if watch:
+        watch(0, canvas)
     for position in range(length):
         with torch.no_grad(), devices.autocast(canvas.precision, str(device)):
             if cached:

@@ -1,34 +1,76 @@
 """Confidence sampling: of the tokens proposed at all open positions, the surest are written.
 
-Each step writes an equal part of what is open. Fewer steps, better-looking text, less variety: it
-does not sample the model's distribution.
+Each step writes an equal part of what is open, or with a threshold all that are sure enough. Fewer
+steps, better-looking text, less variety: it does not sample the model's distribution.
 """
 
 from __future__ import annotations
 
-import torch
+from dataclasses import dataclass
 
-from adlm.process.schedule import Schedule
+import torch
+from torch import Tensor
+
+from adlm.config import check
+from adlm.objectives.subs import zero_masking
 from adlm.registry import register
-from adlm.samplers.base import Canvas
+from adlm.samplers.base import Canvas, Policy
+
+MEASURES = ("probability", "margin", "entropy")
 
 
 @register("sampler", "confidence")
-class Confidence:
-    """Write the proposals with the highest probability first."""
+@dataclass(frozen=True)
+class Confidence(Policy):
+    """The surest positions first.
 
-    def __init__(self, schedule: Schedule):
-        pass
+    `by`: probability of the proposed token, margin between the two likeliest tokens, or entropy
+    (the lowest first). `threshold`, if above 0: everything at least so sure is written, and the
+    surest in any case; for entropy it is the sureness exp(-entropy).
+    """
+
+    by: str = "probability"
+    threshold: float = 0.0
+
+    def __post_init__(self) -> None:
+        check(self.by in MEASURES, "--policy.by", self.by, f"one of {', '.join(MEASURES)}")
+        check(0 <= self.threshold <= 1, "--policy.threshold", self.threshold, "in [0, 1]")
 
     def step(self, canvas: Canvas, t: float, s: float) -> None:
         waiting = canvas.open
         if not waiting.any():
             return
-        tokens, probability = canvas.propose(waiting)
-        count = torch.ceil(waiting.sum(dim=1, keepdim=True) * (1 - s / t)).long()  # (B, 1)
-        score = torch.full(waiting.shape, -1.0, dtype=torch.float64, device=waiting.device)
-        score[waiting] = probability
-        rank = score.argsort(dim=1, descending=True).argsort(dim=1)
-        chosen = waiting & (rank < count)
+        logits = canvas.logits(waiting)
+        tokens, probability = canvas.draw(logits, canvas.token_chance[waiting], canvas.mask)
+        sure = probability if self.by == "probability" else sureness(logits, canvas.mask, self.by)
+        chosen = surest(waiting, sure, t, s, self.threshold)
         keep = chosen[waiting]
         canvas.write(chosen, tokens[keep], probability[keep])
+
+
+def sureness(logits: Tensor, mask: int, by: str) -> Tensor:
+    """(N,) in [0, 1], from (N, V) logits."""
+    log_p = zero_masking(logits.double(), mask)
+    if by == "entropy":
+        p = log_p.exp()
+        return torch.where(p > 0, p * log_p, 0.0).sum(dim=1).exp()
+    two = log_p.topk(2, dim=1).values.exp()
+    return two[:, 0] - two[:, 1] if by == "margin" else two[:, 0]
+
+
+def surest(waiting: Tensor, sure: Tensor, t: float, s: float, threshold: float = 0.0) -> Tensor:
+    """(B, L) positions to write: an equal part of those waiting a step, or all above a threshold.
+
+    Example:
+        >>> waiting = torch.tensor([[True, False, True, True]])
+        >>> surest(waiting, torch.tensor([0.2, 0.9, 0.5]), 1.0, 0.5).tolist()
+        [[False, False, True, True]]
+    """
+    score = torch.full(waiting.shape, -1.0, dtype=torch.float64, device=waiting.device)
+    score[waiting] = sure.double()
+    rank = score.argsort(dim=1, descending=True, stable=True).argsort(dim=1)
+    if threshold:
+        chosen = (score >= threshold) | (rank == 0)
+        return waiting & (chosen if s > 0 else True)
+    count = torch.ceil(waiting.sum(dim=1, keepdim=True) * (1 - s / t) - 1e-9)  # (B, 1)
+    return waiting & (rank < count)

@@ -7,23 +7,24 @@ each row a step, at most L network passes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import torch
 
-from adlm.process.schedule import Schedule
 from adlm.registry import register
-from adlm.samplers.base import Canvas
+from adlm.samplers.base import Canvas, Policy, clock
 
 
 @register("sampler", "first-hitting")
-class FirstHitting:
-    """One uniformly chosen open position of each row a step; the clock is not looked at."""
+@dataclass(frozen=True)
+class FirstHitting(Policy):
+    """One uniformly chosen open position of each row a step, however many steps are asked for."""
 
-    def __init__(self, schedule: Schedule):
-        pass
+    def times(self, canvas: Canvas, steps: int) -> Iterator[tuple[float, float]]:
+        return clock(int(canvas.open.sum(dim=1).max()))
 
     def step(self, canvas: Canvas, t: float, s: float) -> None:
         score = torch.where(canvas.open, canvas.chance, -1.0)
         first = score.argmax(dim=1, keepdim=True)  # (B, 1)
-        chosen = torch.zeros_like(canvas.open).scatter(1, first, True) & canvas.open
-        if chosen.any():
-            canvas.write(chosen, *canvas.propose(chosen))
+        canvas.fill(torch.zeros_like(canvas.open).scatter(1, first, True) & canvas.open)

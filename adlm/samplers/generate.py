@@ -1,10 +1,9 @@
-"""From a model and a prompt to texts: sets up the canvas, picks the sampler, reports the cost."""
+"""From a model and a template to texts: sets up the canvas, picks the sampler, reports the cost."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -15,12 +14,47 @@ from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.models.denoiser import Denoiser
 from adlm.process.schedule import make_schedule
-from adlm.samplers.base import Canvas, run
+from adlm.samplers.base import Canvas, Watch, make_policy, run
+from adlm.samplers.blocks import Blocks
 from adlm.samplers.categorical import Draw
 from adlm.samplers.causal import run_causal
 from adlm.samplers.random import RowRandom
 
 ROWS_AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How texts are written.
+
+    Attributes:
+        n: How many.
+        sampler: causal for AR and A2R; for diffusion ancestral (the default), first-hitting,
+            remdm-cap, remdm-rescale, remdm-conf, remdm-loop, remdm-switch, forward-backward, dfm,
+            confidence, blocks, and with an anchor network anchor-first.
+        steps: Denoising steps; one for each token by default.
+        policy: The sampler's own options, such as --policy.eta 0.04; a wrong one lists them.
+        draw: How a token is drawn.
+        seed: Seed; text i is the same whatever n is.
+        precision: fp32 by default; bf16 is faster and less exact.
+        device: auto, cpu, cuda or cuda:N.
+    """
+
+    n: int = 1
+    sampler: str | None = None
+    steps: int | None = None
+    policy: dict[str, bool | int | float | str] = field(default_factory=dict)
+    draw: Draw = field(default_factory=Draw)
+    seed: int = 0
+    precision: str = "fp32"
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        check(self.n >= 1, "--n", self.n, "at least 1")
+        check(self.steps is None or self.steps >= 1, "--steps", self.steps, "at least 1")
+        check(0 <= self.seed < 2**31, "--seed", self.seed, "in [0, 2^31)")
+        ways = ("auto", "bf16", "fp32")
+        check(self.precision in ways, "--precision", self.precision, f"one of {', '.join(ways)}")
 
 
 @dataclass(frozen=True)
@@ -32,70 +66,75 @@ class Samples:
     nfe: np.ndarray  # (n,) network passes of each row
     seconds: float
     sampler: str
+    seed: int
+
+    def cost(self) -> str:
+        """One line on time and network passes."""
+        count = self.tokens.size
+        return (
+            f"{self.sampler}: {count:,} tokens in {self.seconds:.1f} s "
+            f"({count / self.seconds:,.0f} tokens/s), {self.nfe.mean():.1f} network passes a text"
+        )
 
 
 def samplers_for(config: Config) -> list[str]:
     """The samplers that a checkpoint can serve."""
-    causal = registry.lookup("objective", config.objective).causal
-    return ["causal"] if causal else registry.names("sampler")
+    if registry.lookup("objective", config.objective).causal:
+        return ["causal"]
+    every = registry.names("sampler")
+    anchored = bool(config.model.anchor_blocks)
+    return [n for n in every if anchored or not registry.lookup("sampler", n).needs_anchors]
 
 
 def generate(
     model: Denoiser,
     config: Config,
     vocab: Vocab,
-    n: int = 1,
-    prompt: str = "",
-    sampler: str | None = None,
-    steps: int = 0,
-    draw: Draw = Draw(),
-    seed: int = 0,
-    length: int = 0,
+    template: np.ndarray,
+    settings: Settings = Settings(),
     device: str = "cpu",
-    precision: str = "fp32",
-    watch: Callable[[int, Canvas], None] | None = None,
+    watch: Watch | None = None,
 ) -> Samples:
-    """Write n rows after a prompt. Row i is the same whatever n is."""
+    """Write the masks of a template: (L,) token ids. Row i is the same whatever n is."""
     known = samplers_for(config)
-    sampler = sampler or known[0]
+    sampler = settings.sampler or ("causal" if "causal" in known else "ancestral")
     if sampler not in known:
         raise UserError(
             f"a checkpoint of {config.objective} cannot be sampled by '{sampler}'; "
             f"it has {', '.join(known)}"
         )
-    length = length or config.data.length
-    check(n >= 1, "--n", n, "at least 1")
-    check(2 <= length <= config.data.length, "--length", length, f"2 to {config.data.length}")
-    check(0 <= seed < 2**31, "--seed", seed, "in [0, 2^31)")
-    check(steps >= 0, "--steps", steps, "at least 1")
-    given = vocab.encode([prompt])[0] if prompt else np.zeros(0, dtype=np.int64)
-    if len(given) >= length:
-        raise UserError(f"the prompt has {len(given)} tokens, and only {length} fit")
-    steps = length if sampler == "first-hitting" else steps or length
+    length, most = len(template), config.data.length
+    if length > most and sampler != "blocks":
+        longer = "" if sampler == "causal" else " (the sampler blocks writes longer texts)"
+        raise UserError(f"the text is to have {length} tokens, and only {most} fit{longer}")
+    policy = None
+    if sampler != "causal":
+        schedule = make_schedule(config.process.schedule)
+        policy = make_policy(sampler, schedule, settings.policy)
+        if isinstance(policy, Blocks):
+            policy = replace(policy, context=min(policy.context or most, most))
+            needed = registry.lookup("sampler", policy.inner).needs_anchors
+            if needed and policy.inner not in known:
+                raise UserError(f"a checkpoint of {config.objective} has no '{policy.inner}'")
+    elif settings.policy:
+        raise UserError("the sampler causal has no options")
     began = time.monotonic()
     tokens, nfe = [], []
-    for low in range(0, n, ROWS_AT_ONCE):
-        rows = range(low, min(n, low + ROWS_AT_ONCE))
-        z = torch.full((len(rows), length), vocab.mask)
-        z[:, : len(given)] = torch.from_numpy(given)
-        frozen = (torch.arange(length) < len(given)).expand_as(z)
+    for low in range(0, settings.n, ROWS_AT_ONCE):
+        rows = range(low, min(settings.n, low + ROWS_AT_ONCE))
+        z = torch.from_numpy(template).expand(len(rows), -1).clone().to(device)
+        random = RowRandom(settings.seed, rows)
+        fixed = z != vocab.mask
         canvas = Canvas(
-            z.to(device),
-            frozen.to(device),
-            vocab.mask,
-            model.eval(),
-            draw,
-            RowRandom(seed, rows),
-            precision,
+            z, fixed, vocab.mask, model.eval(), settings.draw, random, settings.precision
         )
-        if sampler == "causal":
+        if policy is None:
             run_causal(canvas, vocab.bos, watch)
         else:
-            policy = registry.lookup("sampler", sampler)(make_schedule(config.process.schedule))
-            run(canvas, policy, steps, watch)
+            run(canvas, policy, settings.steps or length, watch)
         tokens.append(canvas.z.cpu().numpy())
         nfe.append(canvas.nfe.numpy())
     made = np.concatenate(tokens)
     seconds = time.monotonic() - began
     texts = [vocab.decode(row) for row in made]
-    return Samples(made, texts, np.concatenate(nfe), seconds, sampler)
+    return Samples(made, texts, np.concatenate(nfe), seconds, sampler, settings.seed)

@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,9 @@ ROOT = Path(__file__).parents[2]
 SMALL = "--train.steps 2 --train.batch 4 --train.eval_rows 4 --model.width 16 --model.heads 2"
 
 
-def readme_commands() -> list[str]:
-    lines = re.findall(r"^    ((?:adlm|torchrun|make) .*)$", (ROOT / "README.md").read_text(), re.M)
+def commands_of(*pages: str) -> list[str]:
+    text = "\n".join((ROOT / page).read_text() for page in pages)
+    lines = re.findall(r"^    ((?:adlm|torchrun|make) .*)$", text, re.M)
     return [line.split("#")[0].strip() for line in lines]
 
 
@@ -40,7 +42,7 @@ def test_every_command_of_the_readme_runs(tmp_path, monkeypatch, capsys, text_fi
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my-texts").mkdir()
     (tmp_path / "my-texts" / "a.txt").write_text(text_file.read_text())
-    commands = readme_commands()
+    commands = commands_of("README.md", "docs/sampling.md")
     assert len(commands) >= 10
     for command in commands:
         words = shlex.split(command)
@@ -63,10 +65,21 @@ def test_every_command_of_the_readme_runs(tmp_path, monkeypatch, capsys, text_fi
         if words[1:3] == ["eval", "likelihood"]:
             words += ["--limit", "20"]
         assert main(words[1:]) == 0, (command, capsys.readouterr().err)
-    python = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
-    assert python
-    exec(python.group(1), {})
-    assert capsys.readouterr().out.strip().splitlines()[-1].startswith("[")
+    for page in ("README.md", "docs/sampling.md"):
+        python = re.search(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
+        assert python
+        exec(python.group(1), {})
+        assert capsys.readouterr().out.strip().splitlines()[-1].startswith("[")
+
+
+def test_the_table_of_samplers_is_whole():
+    page = (ROOT / "docs" / "sampling.md").read_text()
+    for name in registry.names("sampler"):
+        row = re.search(rf"^\| `{name}` \|.*$", page, re.M)
+        assert row, name
+        options = {f.name for f in fields(registry.lookup("sampler", name))}
+        for option in options - {"schedule", "context"}:
+            assert f"`{option}`" in row[0] or "as `confidence`" in row[0], (name, option)
 
 
 def test_the_examples_of_the_extension_guide_work(tmp_path):

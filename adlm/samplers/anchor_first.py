@@ -1,0 +1,28 @@
+"""Anchor-first sampling: positions that the anchor network is surest of are written first.
+
+The denoiser draws the tokens; the anchor network only says where. What it was trained to predict,
+the tokens that carry the meaning, appears first, and the rest is written around it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from adlm.registry import register
+from adlm.samplers.base import Canvas
+from adlm.samplers.confidence import Confidence, sureness, surest
+
+
+@register("sampler", "anchor-first")
+@dataclass(frozen=True)
+class AnchorFirst(Confidence):
+    """Confidence sampling by the anchor network's confidence."""
+
+    needs_anchors: ClassVar[bool] = True
+
+    def step(self, canvas: Canvas, t: float, s: float) -> None:
+        waiting = canvas.open
+        if waiting.any():
+            sure = sureness(canvas.anchor_logits(waiting), canvas.mask, self.by)
+            canvas.fill(surest(waiting, sure, t, s, self.threshold))

@@ -1,0 +1,204 @@
+"""Remasking (ReMDM) and correctors: tokens that are written may be taken back.
+
+From t to s, with alpha_t < alpha_s and a remasking probability sigma of at most
+
+    sigma_max = min(1, (1 - alpha_s) / alpha_t),
+
+    a visible token is masked      with probability  sigma
+    a masked position is written   with probability  (alpha_s - (1 - sigma) alpha_t) / (1 - alpha_t)
+
+so that the share of visible tokens is alpha_s after the step, whatever sigma is. A rule is one
+formula for sigma. The correctors are such rules too: a_t - b_t = 1 in discrete flow matching gives
+
+    sigma = b_t (alpha_s - alpha_t) / alpha_t,
+
+and b = 1 is the forward-backward corrector. Where the published code shortens the step because
+sigma would pass sigma_max, sigma is cut off here, and the number of steps stays what was asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from adlm.config import check
+from adlm.registry import register
+from adlm.samplers.base import Canvas, Policy
+
+
+@dataclass(frozen=True)
+class Remasking(Policy):
+    """A rule overrides `sigma`."""
+
+    def sigma(self, alpha_t: float, alpha_s: float, t: float, s: float) -> float:
+        raise NotImplementedError
+
+    def step(self, canvas: Canvas, t: float, s: float) -> None:
+        alpha_t, alpha_s = self.alphas(t, s)
+        most = sigma_max(alpha_t, alpha_s)
+        sigma = min(self.sigma(alpha_t, alpha_s, t, s), most)
+        chance = unmask_chance(alpha_t, alpha_s, sigma)
+        back = self.taken_back(canvas, sigma)
+        chosen = canvas.open & (canvas.chance < chance)
+        if chosen.any():  # the network sees the canvas as it was at t
+            tokens, probability = canvas.propose(chosen)
+            canvas.write(chosen, tokens, probability)
+        canvas.remask(back)
+
+    def taken_back(self, canvas: Canvas, sigma: float) -> torch.Tensor:
+        """(B, L) written positions that are masked again."""
+        return canvas.written & (canvas.chance < sigma)
+
+
+def sigma_max(alpha_t: float, alpha_s: float) -> float:
+    """The largest remasking probability that a step from alpha_t to alpha_s allows."""
+    return min(1.0, (1 - alpha_s) / alpha_t) if alpha_t > 0 else 1.0
+
+
+def unmask_chance(alpha_t: float, alpha_s: float, sigma: float) -> float:
+    """Probability with which a masked position gets a token."""
+    return min(1.0, (alpha_s - (1 - sigma) * alpha_t) / (1 - alpha_t))
+
+
+@register("sampler", "remdm-cap")
+@dataclass(frozen=True)
+class Cap(Remasking):
+    """sigma = min(eta, sigma_max). eta 0.04 suits a few hundred steps, 0.008 a thousand."""
+
+    eta: float = 0.04
+
+    def __post_init__(self) -> None:
+        check(0 <= self.eta <= 1, "--policy.eta", self.eta, "in [0, 1]")
+
+    def sigma(self, alpha_t: float, alpha_s: float, t: float, s: float) -> float:
+        return self.eta
+
+
+@register("sampler", "remdm-rescale")
+@dataclass(frozen=True)
+class Rescale(Remasking):
+    """sigma = eta * sigma_max."""
+
+    eta: float = 0.015
+
+    def __post_init__(self) -> None:
+        check(0 <= self.eta <= 1, "--policy.eta", self.eta, "in [0, 1]")
+
+    def sigma(self, alpha_t: float, alpha_s: float, t: float, s: float) -> float:
+        return self.eta * sigma_max(alpha_t, alpha_s)
+
+
+@register("sampler", "remdm-switch")
+@dataclass(frozen=True)
+class Switch(Cap):
+    """remdm-cap from the time t_switch on; nothing is taken back before."""
+
+    t_switch: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(0 <= self.t_switch <= 1, "--policy.t_switch", self.t_switch, "in [0, 1]")
+
+    def sigma(self, alpha_t: float, alpha_s: float, t: float, s: float) -> float:
+        return self.eta if t <= self.t_switch else 0.0
+
+
+@register("sampler", "remdm-conf")
+@dataclass(frozen=True)
+class Conf(Remasking):
+    """Unsure tokens are taken back first.
+
+    How many is drawn as with sigma = sigma_max / L, about one a step at most; which ones by
+    softmax(-psi), psi being a token's probability when it was written. Choosing the number first
+    keeps the share of visible tokens at alpha_s exactly. `published` draws each position with
+    sigma_max softmax(-psi) on its own and writes masked ones as if nothing were taken back, as the
+    published code does: more stays masked than alpha_s says, until the last step.
+    """
+
+    published: bool = False
+
+    def sigma(self, alpha_t: float, alpha_s: float, t: float, s: float) -> float:
+        return sigma_max(alpha_t, alpha_s)
+
+    def step(self, canvas: Canvas, t: float, s: float) -> None:
+        alpha_t, alpha_s = self.alphas(t, s)
+        most = sigma_max(alpha_t, alpha_s)
+        small = most / canvas.z[:, canvas.block].shape[1]
+        doubt = -canvas.probability.to(canvas.z.device).masked_fill(~canvas.written, torch.inf)
+        if self.published:
+            back = canvas.written & (canvas.chance < most * doubt.softmax(dim=1).nan_to_num())
+        else:
+            count = (canvas.written & (canvas.chance < small)).sum(dim=1, keepdim=True)  # (B, 1)
+            # the largest of doubt + Gumbel noise are a draw without replacement by softmax(doubt)
+            noise = -(-canvas.token_chance.clamp(min=1e-300).log()).log()
+            rank = (doubt + noise).argsort(dim=1, descending=True).argsort(dim=1)
+            back = canvas.written & (rank < count)
+        chance = unmask_chance(alpha_t, alpha_s, 0.0 if self.published else small)
+        canvas.fill(canvas.open & (canvas.chance < chance))
+        canvas.remask(back)
+
+
+@register("sampler", "remdm-loop")
+@dataclass(frozen=True)
+class Loop(Remasking):
+    """Write up to alpha_on, refine at that level from t_on to t_off, then finish.
+
+    t > t_on           alpha = (1 - t) alpha_on / (1 - t_on),      sigma = 0
+    t_off < t <= t_on  alpha = alpha_on,                           sigma = eta
+    t <= t_off         alpha = 1 - t (1 - alpha_on) / t_off,       sigma = 0
+    """
+
+    eta: float = 0.02
+    t_on: float = 0.55
+    t_off: float = 0.05
+    alpha_on: float = 0.9
+
+    def __post_init__(self) -> None:
+        on = self.alpha_on
+        check(0 < on < 1, "--policy.alpha_on", on, "above 0 and below 1")
+        check(0 < self.t_on < 1, "--policy.t_on", self.t_on, "above 0 and below 1")
+        check(
+            0 < self.t_off < self.t_on, "--policy.t_off", self.t_off, f"above 0, below {self.t_on}"
+        )
+        most = min(1.0, (1 - on) / on)
+        check(
+            0 <= self.eta <= most, "--policy.eta", self.eta, f"in [0, {most:.3f}] at alpha_on {on}"
+        )
+
+    def alphas(self, t: float, s: float) -> tuple[float, float]:
+        return self.alpha(t), self.alpha(s)
+
+    def alpha(self, t: float) -> float:
+        if t > self.t_on:
+            return (1 - t) * self.alpha_on / (1 - self.t_on)
+        return self.alpha_on if t > self.t_off else 1 - t * (1 - self.alpha_on) / self.t_off
+
+    def sigma(self, alpha_t: float, alpha_s: float, t: float, s: float) -> float:
+        return self.eta if t <= self.t_on and s >= self.t_off else 0.0
+
+
+@register("sampler", "forward-backward")
+@dataclass(frozen=True)
+class ForwardBackward(Remasking):
+    """A step forward for each two steps back: sigma = (alpha_s - alpha_t) / alpha_t."""
+
+    def sigma(self, alpha_t: float, alpha_s: float, t: float, s: float) -> float:
+        return (alpha_s - alpha_t) / alpha_t if alpha_t > 0 else 0.0
+
+
+@register("sampler", "dfm")
+@dataclass(frozen=True)
+class FlowMatching(Remasking):
+    """Discrete flow matching's corrector: b_t = strength t^power (1 - t)^power."""
+
+    strength: float = 10.0
+    power: float = 0.25
+
+    def __post_init__(self) -> None:
+        check(self.strength >= 0, "--policy.strength", self.strength, "0 or more")
+        check(self.power > 0, "--policy.power", self.power, "above 0")
+
+    def sigma(self, alpha_t: float, alpha_s: float, t: float, s: float) -> float:
+        b = self.strength * t**self.power * (1 - t) ** self.power
+        return b * (alpha_s - alpha_t) / alpha_t if alpha_t > 0 else 0.0

@@ -1,0 +1,60 @@
+"""A text with holes becomes token ids with masks: prompts and infilling are both templates."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from adlm.config import check
+from adlm.data.vocab import Vocab
+from adlm.errors import UserError
+
+HOLE = re.compile(r"\[MASK(?::(\d+))?\]")
+
+
+def after(prompt: str, length: int, vocab: Vocab) -> np.ndarray:
+    """A prompt, and masks up to `length` tokens in all."""
+    given = ids(prompt, vocab)
+    check(length >= 2, "--length", length, "at least 2")
+    if len(given) >= length:
+        raise UserError(f"the prompt has {len(given)} tokens, and only {length} fit")
+    return np.append(given, np.full(length - len(given), vocab.mask))
+
+
+def holes(text: str, vocab: Vocab) -> np.ndarray:
+    """`The [MASK] of the union is [MASK:4] .`: one hole of one token and one of four.
+
+    Where a word's token carries the space before it, the space before a hole is the hole's.
+
+    Example:
+        >>> from adlm.data.vocab import byte_vocab
+        >>> vocab = byte_vocab()
+        >>> (holes("ab[MASK:2]c", vocab) == vocab.mask).tolist()
+        [False, False, True, True, False]
+    """
+    parts: list[np.ndarray] = []
+    end = 0
+    own_space = carries_space(vocab)
+    for found in HOLE.finditer(text):
+        before = text[end : found.start()]
+        if own_space and before.endswith(" "):
+            before = before[:-1]
+        size = int(found.group(1) or 1)
+        check(size >= 1, found.group(), size, "a hole of at least 1 token")
+        parts += [ids(before, vocab), np.full(size, vocab.mask)]
+        end = found.end()
+    if not parts:
+        raise UserError("the template has no hole: write [MASK], or [MASK:4] for four tokens")
+    return np.concatenate([*parts, ids(text[end:], vocab)])
+
+
+def ids(text: str, vocab: Vocab) -> np.ndarray:
+    """Token ids, none for no text."""
+    return vocab.encode([text])[0] if text else np.zeros(0, dtype=np.int64)
+
+
+def carries_space(vocab: Vocab) -> bool:
+    """Does a word's token carry the space before it?"""
+    bare, spaced = vocab.encode(["a", " a"])
+    return len(bare) == len(spaced)

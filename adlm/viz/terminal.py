@@ -1,0 +1,92 @@
+"""A trace played in the terminal."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from adlm.config import check
+from adlm.samplers.trace import Trace
+
+ANCHOR = "bold black on yellow"
+NEW = "underline"
+GIVEN = "bold"
+HOLE, BACK = "dim", "red"
+KEYS = "space pauses, ← → step, + - speed, q leaves"
+
+
+def frame(trace: Trace, row: int, step: int) -> Text:
+    """The row after a step: anchors coloured, what this step wrote underlined."""
+    z = trace.tokens(row, step)
+    final = trace.tokens(row)
+    fresh = {e.position: e for e in trace.events[row] if e.step == step}
+    out = Text()
+    for position, token in enumerate(z.tolist()):
+        if token == trace.vocab.mask:
+            out.append("▁", BACK if position in fresh else HOLE)
+            continue
+        anchor = trace.anchors is not None and trace.anchors[row, position]
+        styles = [ANCHOR] if anchor and token == final[position] else []
+        styles += [NEW] if position in fresh else []
+        styles += [GIVEN] if trace.template[position] != trace.vocab.mask else []
+        out.append(trace.vocab.piece(token), " ".join(styles) or None)
+    return out
+
+
+def play(trace: Trace, speed: float = 10.0, row: int = 0) -> None:
+    """Play it: with keys in a terminal, frame after frame into a file or pipe."""
+    check(speed > 0, "--speed", speed, "above 0")
+    screen = Console(highlight=False)
+    if not (sys.stdin.isatty() and screen.is_terminal):
+        for step in range(trace.steps + 1):
+            if step in (0, trace.steps) or any(e.step == step for e in trace.events[row]):
+                screen.print(Text(f"{step:4d} ", "dim") + frame(trace, row, step), soft_wrap=True)
+        return
+    with keys() as pressed, Live(console=screen, auto_refresh=False) as live:
+        step, going = 0, True
+        while True:
+            foot = f"step {step} of {trace.steps}   {speed:g} steps/s   {KEYS}"
+            live.update(Group(frame(trace, row, step), "", Text(foot, "dim")), refresh=True)
+            ended = step == trace.steps
+            key = pressed(1 / speed if going and not ended else None)
+            if key == "" and going:
+                step = min(step + 1, trace.steps)
+            elif key in ("q", "\x03", "\x1b", "eof"):
+                break
+            elif key == " ":
+                step, going = (0, True) if ended else (step, not going)
+            elif key in ("+", "-"):
+                speed = min(max(speed * (2 if key == "+" else 0.5), 0.125), 1024)
+            elif key in ("left", "right"):
+                step = max(0, min(trace.steps, step + (1 if key == "right" else -1)))
+                going = False
+
+
+@contextmanager
+def keys() -> Iterator:
+    """Single key presses: call it with a time limit in seconds; '' if none was pressed."""
+    import termios
+    import tty
+
+    handle = sys.stdin.fileno()
+    kept = termios.tcgetattr(handle)
+    names = {b"\x1b[C": "right", b"\x1b[D": "left", b"\x1bOC": "right", b"\x1bOD": "left"}
+
+    def pressed(limit: float | None) -> str:
+        if not select.select([handle], [], [], limit)[0]:
+            return ""
+        raw = os.read(handle, 8)
+        return names.get(raw, raw[:1].decode(errors="replace")) if raw else "eof"
+
+    try:
+        tty.setcbreak(handle)
+        yield pressed
+    finally:
+        termios.tcsetattr(handle, termios.TCSADRAIN, kept)
