@@ -57,14 +57,16 @@ class ModelConfig(TrunkConfig):
     Attributes:
         tied: Share the input embedding with the output head.
         anchor_blocks: Blocks of the anchor network in front; `blocks` are then the denoiser's.
-        bridge: How anchors enter the denoiser: linear (the paper's), softmax or hidden.
-        residual: Add the anchor network's hidden states to what the bridge hands on.
+        bridge: How anchors enter the denoiser: linear (the paper's), softmax, embedding or hidden.
+        residual: Add the anchor network's residual stream to what the bridge hands on.
+        shared: One vocabulary matrix for the anchor head and the denoiser's head.
     """
 
     tied: bool = False
     anchor_blocks: int = 0
-    bridge: Literal["linear", "softmax", "hidden"] = "linear"
+    bridge: Literal["linear", "softmax", "embedding", "hidden"] = "linear"
     residual: bool = False
+    shared: bool = False
 
     def __post_init__(self) -> None:
         for name in ("width", "blocks", "heads", "mlp"):
@@ -142,6 +144,7 @@ class OptimConfig:
         name: adamw, or muon: Muon for the trunk's matrices and AdamW for the rest.
         lr: AdamW's learning rate; beside Muon, for embeddings and vectors, a higher one is right.
         muon_lr: Muon's learning rate.
+        bridge_lr: AdamW's rate for the bridge's matrix, whose V inputs add up; 0 = lr.
         betas: AdamW's decay rates.
         weight_decay: Decoupled weight decay of the matrices.
         warmup: Steps of linear warm-up.
@@ -154,6 +157,7 @@ class OptimConfig:
     name: Literal["adamw", "muon"] = "muon"
     lr: float = 3e-3
     muon_lr: float = 0.02
+    bridge_lr: float = 0.0
     betas: tuple[float, float] = (0.9, 0.95)
     weight_decay: float = 0.0
     warmup: int = 30
@@ -165,6 +169,7 @@ class OptimConfig:
     def __post_init__(self) -> None:
         check(self.lr > 0, "optim.lr", self.lr, "above 0")
         check(self.muon_lr > 0, "optim.muon_lr", self.muon_lr, "above 0")
+        check(self.bridge_lr >= 0, "optim.bridge_lr", self.bridge_lr, "0 (as lr) or more")
         check(all(0 <= b < 1 for b in self.betas), "optim.betas", self.betas, "two in [0, 1)")
         check(self.weight_decay >= 0, "optim.weight_decay", self.weight_decay, "0 or more")
         check(self.warmup >= 0, "optim.warmup", self.warmup, "0 or more")

@@ -39,7 +39,7 @@ def anchoring(
 
 
 def ablate(
-    axes: list[str] = ["gamma", "tau", "rule", "positions", "bridge", "depth", "conv"],  # noqa: B006
+    axes: list[str] = ["gamma", "tau", "rule", "positions", "bridge", "shared", "depth", "conv"],  # noqa: B006
     tokens: int = 6_000_000,
     seeds: int = 1,
     workers: int = 1,
@@ -47,10 +47,14 @@ def ablate(
     home: str = "runs/study-ablate",
     out: str = "results/study-ablate.json",
 ) -> None:
-    """Change one setting of ADLM at a time: gamma, tau, rule, positions, bridge, depth, conv.
+    """Change one setting of ADLM at a time.
+
+    gamma, tau, rule, positions, bridge, shared (heads), depth, conv; beside a plain MDLM and one of
+    equal parameters.
 
     Args:
-        axes: Which settings, as a list: '[gamma, bridge]'.
+        axes: Which settings, as a list: '[gamma, bridge]'; bridge=softmax takes only those rows of
+            the axis that have the word.
         tokens: Training tokens of each run.
         seeds: Seeds of each row.
         workers: Runs at a time.

@@ -39,8 +39,8 @@ class States(NamedTuple):
 class Bridge(Protocol):
     """From the anchor network's hidden states to the denoiser's input."""
 
-    def __call__(self, h: Tensor, head: nn.Linear) -> Tensor: ...
-    def literal(self, h: Tensor, head: nn.Linear) -> Tensor: ...
+    def __call__(self, h: Tensor, head: nn.Linear, embed: nn.Embedding) -> Tensor: ...
+    def literal(self, h: Tensor, head: nn.Linear, embed: nn.Embedding) -> Tensor: ...
 
 
 class LinearBridge(nn.Module):
@@ -68,17 +68,17 @@ class LinearBridge(nn.Module):
         matrix = self.project.weight @ head.weight
         return matrix, self.project.weight @ head.bias + self.project.bias
 
-    def forward(self, h: Tensor, head: nn.Linear) -> Tensor:
+    def forward(self, h: Tensor, head: nn.Linear, embed: nn.Embedding) -> Tensor:
         matrix, bias = self.folded(head)
         return F.linear(h, matrix, bias.to(matrix.dtype))
 
-    def literal(self, h: Tensor, head: nn.Linear) -> Tensor:
+    def literal(self, h: Tensor, head: nn.Linear, embed: nn.Embedding) -> Tensor:
         """The same with the logits written out: (B, L, V) -> (B, L, D)."""
         return self.project(head(h))
 
 
 class SoftmaxBridge(nn.Module):
-    """The expected embedding under the anchor distribution: a real bottleneck."""
+    """An expected embedding under the anchor distribution: a real bottleneck."""
 
     def __init__(self, head: nn.Linear, width: int):
         super().__init__()
@@ -86,8 +86,20 @@ class SoftmaxBridge(nn.Module):
         nn.init.normal_(self.project.weight)
         nn.init.zeros_(self.project.bias)
 
-    def forward(self, h: Tensor, head: nn.Linear) -> Tensor:
+    def forward(self, h: Tensor, head: nn.Linear, embed: nn.Embedding) -> Tensor:
         return self.project(head(h).softmax(dim=-1))
+
+    literal = forward
+
+
+class EmbeddingBridge(nn.Module):
+    """The expected *input* embedding: masks filled in softly. It has no weights of its own."""
+
+    def __init__(self, head: nn.Linear, width: int):
+        super().__init__()
+
+    def forward(self, h: Tensor, head: nn.Linear, embed: nn.Embedding) -> Tensor:
+        return head(h).softmax(dim=-1) @ embed.weight
 
     literal = forward
 
@@ -101,19 +113,25 @@ class HiddenBridge(nn.Module):
         nn.init.normal_(self.project.weight, std=width**-0.5)
         nn.init.zeros_(self.project.bias)
 
-    def forward(self, h: Tensor, head: nn.Linear) -> Tensor:
+    def forward(self, h: Tensor, head: nn.Linear, embed: nn.Embedding) -> Tensor:
         return self.project(h)
 
     literal = forward
 
 
-BRIDGES = {"linear": LinearBridge, "softmax": SoftmaxBridge, "hidden": HiddenBridge}
+BRIDGES = {
+    "linear": LinearBridge,
+    "softmax": SoftmaxBridge,
+    "embedding": EmbeddingBridge,
+    "hidden": HiddenBridge,
+}
 
 
 class Anchored(Denoiser):
     """A denoiser that sees the sequence only through an anchor network's prediction.
 
     `trunk` and `head` are the denoiser's; `anchor_trunk` and `anchor_head` the anchor network's.
+    With `residual` the anchor trunk's stream goes on into the denoiser beside the bridge.
 
     Example:
         >>> config = ModelConfig(width=8, blocks=1, heads=2, anchor_blocks=2)
@@ -135,8 +153,12 @@ class Anchored(Denoiser):
         self.anchor_head = nn.Linear(config.width, vocab_size)
         nn.init.normal_(self.anchor_head.weight, std=config.width**-0.5)
         nn.init.zeros_(self.anchor_head.bias)
+        if config.shared:
+            self.anchor_head.weight = self.head.weight
         self.bridge = BRIDGES[config.bridge](self.anchor_head, config.width)
         self.residual = config.residual
+        if self.residual and hasattr(self.bridge, "project"):
+            nn.init.zeros_(self.bridge.project.weight)  # at first the denoiser just goes on
         for name in ("table_tokens", "table_rows") if needs_table else ():
             self.register_buffer(name, torch.zeros(vocab_size, dtype=torch.float64))
         if needs_table:
@@ -164,11 +186,12 @@ class Anchored(Denoiser):
         """Hidden states of both networks at every position; z: (B, L)."""
         layout = Layout(self.causal, segment)
         first, second = cache.split(self.anchor_trunk.depth) if cache else (None, None)
-        anchor = self.anchor_trunk(self.embed(z), layout, sigma, first)  # (B, L, D)
+        stream = self.anchor_trunk(self.embed(z), layout, sigma, first, finish=False)  # (B, L, D)
+        anchor = self.anchor_trunk.finish(stream, self.anchor_trunk.condition(stream, sigma))
         bridge: Bridge = self.bridge  # type: ignore[assignment]
-        bridged = (bridge.literal if literal else bridge)(anchor, self.anchor_head)
+        bridged = (bridge.literal if literal else bridge)(anchor, self.anchor_head, self.embed)
         if self.residual:
-            bridged = bridged + anchor
+            bridged = bridged + stream
         denoised = self.trunk(bridged, layout, sigma, second)
         if cache is not None and second is not None:
             cache.length = second.length

@@ -101,13 +101,14 @@ def flops_per_token(config: Config, vocab_size: int, head_share: float = 1.0) ->
 
     Counts matrix products and attention; `head_share` is the share of positions at which the
     vocabulary head is needed (about one half for masked diffusion). An anchored model's folded
-    bridge is one D x D map; the softmax bridge goes through the vocabulary at every position.
+    bridge is one D x D map; softmax and embedding go through the vocabulary at every position.
     """
     m = config.model
     per_block = (4 + 2 * m.mlp) * m.width**2 + 2 * m.width * config.data.length
     total = (m.blocks + m.anchor_blocks) * per_block + head_share * m.width * vocab_size
     if m.anchor_blocks:
-        total += 2 * m.width * vocab_size if m.bridge == "softmax" else m.width**2
+        through = m.bridge in ("softmax", "embedding")
+        total += 2 * m.width * vocab_size if through else m.width**2
     return 2.0 * total
 
 

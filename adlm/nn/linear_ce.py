@@ -70,23 +70,25 @@ class _Chunked(torch.autograd.Function):
         db = torch.zeros(len(weight), dtype=wide, device=h.device) if train else None
         for lo in range(0, len(h), rows):
             part = slice(lo, lo + rows)
-            logits = (x[part] @ w.T).to(wide)  # (rows, V)
+            p = (x[part] @ w.T).to(wide)  # (rows, V), logits as yet
             if bias is not None:
-                logits += bias.detach()
+                p += bias.detach()
             if forbid is not None:
-                logits[:, forbid] = -torch.inf
+                p[:, forbid] = -torch.inf
             y = target[part, None]
-            lse = logits.logsumexp(dim=1, keepdim=True)  # (rows, 1)
-            nll[part] = (lse - logits.gather(1, y)).squeeze(1)
+            top = p.amax(dim=1, keepdim=True)  # (rows, 1)
+            chosen = p.gather(1, y)
+            total = p.sub_(top).exp_().sum(dim=1, keepdim=True)
+            nll[part] = (total.log() + top - chosen).squeeze(1)
             if dh is None or dw is None or db is None:
                 continue
-            g = logits.sub_(lse).exp_()  # softmax; its difference to one-hot(y) is the gradient
-            g.scatter_add_(1, y, g.new_full(y.shape, -1.0))
-            g *= scale[part, None]
-            db += g.sum(dim=0)
-            g = g.to(dtype)
-            dh[part] = (g @ w).to(wide)
-            dw += (g.T @ x[part]).to(wide)
+            factor = scale[part, None].to(wide)
+            p *= factor / total  # scale * softmax; less scale * one-hot(y) it is the gradient
+            p.scatter_add_(1, y, -factor)
+            g = p.to(dtype)
+            dh[part] = g @ w
+            dw += g.T @ x[part]
+            db += p.sum(dim=0)
         if dh is not None and dw is not None and db is not None:
             ctx.save_for_backward(dh.to(h.dtype), dw.to(weight.dtype), db)
         ctx.mark_non_differentiable(nll)

@@ -86,21 +86,33 @@ class Trunk(nn.Module):
         layout: Layout,
         sigma: Tensor | None = None,
         cache: Cache | None = None,
+        finish: bool = True,
     ) -> Tensor:
-        """h: (B, L, D) -> (B, L, D); sigma: (B,) noise level, only with time modulation."""
+        """h: (B, L, D) -> (B, L, D); sigma: (B,) noise level, only with time modulation.
+
+        Without `finish` the residual stream itself, before the final norm.
+        """
         start = cache.length if cache is not None else 0
         end = start + h.shape[1]
         turn = (self.cos[start:end], self.sin[start:end])  # each (L, d / 2)
         mask = layout.mask()
         if start and h.shape[1] > 1:  # several new positions after cached ones
             mask = h.new_ones(h.shape[1], end, dtype=torch.bool).tril(start)
-        c = None
-        if self.time is not None:
-            c = self.time(sigma if sigma is not None else h.new_zeros(len(h)))
+        c = self.condition(h, sigma)
         for i, block in enumerate(self.blocks):
             h = block(h, layout, turn, mask, c, cache.blocks[i] if cache is not None else None)
         if cache is not None:
             cache.length = end
+        return self.finish(h, c) if finish else h
+
+    def condition(self, h: Tensor, sigma: Tensor | None) -> Tensor | None:
+        """(B, time) embedding of the noise level."""
+        if self.time is None:
+            return None
+        return self.time(sigma if sigma is not None else h.new_zeros(len(h)))
+
+    def finish(self, h: Tensor, c: Tensor | None) -> Tensor:
+        """The final norm."""
         h = self.norm(h)
         if self.modulation is not None and c is not None:
             shift, scale = self.modulation(c)[:, None, :].chunk(2, dim=-1)

@@ -8,7 +8,8 @@ from adlm.config import AnchorConfig, Config, DataConfig, ModelConfig, OptimConf
 from adlm.recipes.anchoring import anchored
 from adlm.registry import register
 
-ANCHOR = AnchorConfig(gamma=0.02)
+ANCHOR = AnchorConfig(gamma=0.2)
+BRIDGE_LR = 1e-4
 
 
 @register("recipe", "laptop-mdlm")
@@ -32,10 +33,15 @@ def laptop_ar() -> Config:
 @register("recipe", "laptop-adlm")
 def laptop_adlm() -> Config:
     """ADLM: the same number of blocks, two thirds of them before the anchors."""
-    return anchored(laptop_mdlm(), "adlm", ANCHOR, residual=True)
+    return gentle(anchored(laptop_mdlm(), "adlm", ANCHOR, residual=True))
 
 
 @register("recipe", "laptop-a2r")
 def laptop_a2r() -> Config:
     """A2R: the same, causal."""
-    return anchored(laptop_ar(), "a2r", ANCHOR, residual=True)
+    return gentle(anchored(laptop_ar(), "a2r", ANCHOR, residual=True))
+
+
+def gentle(config: Config) -> Config:
+    """The embeddings' rate is a hundred times too high for the linear bridge's matrix."""
+    return replace(config, optim=replace(config.optim, bridge_lr=BRIDGE_LR))

@@ -6,9 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 from adlm.config import Config
+from adlm.data.corpus import open_vocab
 from adlm.errors import UserError, nearest
+from adlm.models.sizes import match
 from adlm.recipes import recipe
 from adlm.studies.anchoring import budget
+
+# AdamW's rate for each bridge's matrix: the linear one adds up V logits, the softmax one has
+# embeddings, which the usual rate suits
+BRIDGE_LR = {"linear": 1e-4, "softmax": 0.0, "embedding": 0.0, "hidden": 1e-3}
 
 
 def axes() -> dict[str, dict[str, Config]]:
@@ -18,44 +24,56 @@ def axes() -> dict[str, dict[str, Config]]:
     def anchor(**changes: Any) -> Config:
         return replace(base, anchor=replace(base.anchor, **changes))
 
-    def model(**changes: Any) -> Config:
-        return replace(base, model=replace(base.model, **changes))
+    def model(config: Config = base, **changes: Any) -> Config:
+        return replace(config, model=replace(config.model, **changes))
+
+    def bridge(name: str, residual: bool) -> Config:
+        optim = replace(base.optim, bridge_lr=BRIDGE_LR[name])
+        return replace(model(bridge=name, residual=residual), optim=optim)
 
     depth = base.model.blocks + base.model.anchor_blocks
     return {
-        "gamma": {f"gamma {g:g}": anchor(gamma=g) for g in (0.0, 3e-3, 0.03, 0.2, 1.0)},
+        "gamma": {f"gamma {g:g}": anchor(gamma=g) for g in (0.0, 0.02, 0.2, 1.0)},
         "tau": {f"tau {t}": anchor(tau=t) for t in (1, 2, 5, 20)},
         "rule": {
             f"rule {r}": anchor(rule=r) for r in ("count", "frequency", "corpus", "tfidf", "all")
         },
         "positions": {f"positions {p}": anchor(positions=p) for p in ("masked", "all")},
         "bridge": {
-            f"bridge {b}{', residual' if r else ''}": model(bridge=b, residual=r)
-            for b in ("linear", "softmax", "hidden")
-            for r in (False, True)
+            f"bridge {name}{', residual' if residual else ''}": bridge(name, residual)
+            for name in BRIDGE_LR
+            for residual in (False, True)
         },
+        "shared": {f"heads {'shared' if s else 'apart'}": model(shared=s) for s in (False, True)},
         "depth": {
             f"depth {a} + {depth - a}": model(anchor_blocks=a, blocks=depth - a)
             for a in range(1, depth)
         },
         "conv": {
-            f"{name}, {'no ' if not taps else ''}convolution": replace(
-                recipe(f"laptop-{name.lower()}"),
-                model=replace(recipe(f"laptop-{name.lower()}").model, conv=taps),
-            )
+            f"{name}, no convolution": model(recipe(f"laptop-{name.lower()}"), conv=0)
             for name in ("MDLM", "ADLM")
-            for taps in (5, 0)
         },
     }
 
 
 def rows(wanted: list[str], tokens: int) -> dict[str, Config]:
-    """The recipe itself and the rows of the chosen axes that differ from it."""
+    """The recipe, its plain controls, and the rows of the chosen axes that differ from it.
+
+    `axis=word` takes only the rows of an axis whose label has the word.
+    """
     known = axes()
-    unknown = [name for name in wanted if name not in known]
-    if unknown:
-        raise UserError(f"there is no axis '{unknown[0]}'{nearest(unknown[0], known)}")
-    made = {"ADLM as in the recipe": recipe("laptop-adlm")}
-    for name in wanted:
-        made |= {k: c for k, c in known[name].items() if c not in made.values()}
+    adlm = recipe("laptop-adlm")
+    made = {
+        "MDLM": recipe("laptop-mdlm"),
+        "MDLM, parameters matched": match(adlm, open_vocab(adlm.data).size),
+        "ADLM as in the recipe": adlm,
+    }
+    for entry in wanted:
+        name, _, word = entry.partition("=")
+        if name not in known:
+            raise UserError(f"there is no axis '{name}'{nearest(name, known)}")
+        found = {k: c for k, c in known[name].items() if word in k}
+        if not found:
+            raise UserError(f"the axis {name} has no row with '{word}': {', '.join(known[name])}")
+        made |= {k: c for k, c in found.items() if c not in made.values()}
     return {label: budget(config, tokens) for label, config in made.items()}

@@ -17,14 +17,19 @@ class Optimizers:
     def __init__(self, model: nn.Module, config: OptimConfig):
         self.config = config
         matrices = trunk_matrices(model) if config.name == "muon" else []
-        chosen = {id(p) for p in matrices}
-        rest = [p for p in model.parameters() if id(p) not in chosen]
+        taken = {id(p) for p in matrices}
+        rest = [p for p in model.parameters() if id(p) not in taken]
         decayed = [p for p in rest if p.ndim >= 2]
         plain = [p for p in rest if p.ndim < 2]
+        slow = {id(p) for p in bridge_matrices(model)} if config.bridge_lr else set()
+        decay = config.weight_decay
         groups = [
-            {"params": decayed, "weight_decay": config.weight_decay},
+            {"params": [p for p in decayed if id(p) not in slow], "weight_decay": decay},
             {"params": plain, "weight_decay": 0.0},
         ]
+        if slow:
+            bridge = [p for p in decayed if id(p) in slow]
+            groups.append({"params": bridge, "weight_decay": decay, "lr": config.bridge_lr})
         self.all: dict[str, torch.optim.Optimizer] = {
             "adamw": torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=True)
         }
@@ -32,14 +37,17 @@ class Optimizers:
             self.all["muon"] = torch.optim.Muon(
                 matrices, lr=config.muon_lr, momentum=0.95, weight_decay=config.weight_decay
             )
-        self.base = {"adamw": config.lr, "muon": config.muon_lr}
+        self.base = {
+            name: [group["lr"] for group in optimizer.param_groups]
+            for name, optimizer in self.all.items()
+        }
 
     def step(self, step: int, total: int) -> float:
         """One update at the schedule's rate; returns the schedule's factor."""
         factor = lr_factor(step, total, self.config)
         for name, optimizer in self.all.items():
-            for group in optimizer.param_groups:
-                group["lr"] = self.base[name] * factor
+            for group, base in zip(optimizer.param_groups, self.base[name], strict=True):
+                group["lr"] = base * factor
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         return factor
@@ -63,6 +71,12 @@ class Optimizers:
                     state.setdefault(int(index), {})[key] = tensor
             groups = optimizer.state_dict()["param_groups"]
             optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def bridge_matrices(model: nn.Module) -> list[Tensor]:
+    """The bridge's own matrices, where the model has an anchor network."""
+    bridge = getattr(model, "bridge", None)
+    return [] if bridge is None else [p for p in bridge.parameters() if p.ndim >= 2]
 
 
 def trunk_matrices(model: nn.Module) -> list[Tensor]:

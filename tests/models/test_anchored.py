@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 import torch
 
 from adlm.config import Config, ModelConfig
 from adlm.models.anchored import Anchored
+from adlm.models.denoiser import Denoiser
 from adlm.models.sizes import parameters
 from adlm.recipes import recipe
 
-BRIDGES = ["linear", "softmax", "hidden"]
+BRIDGES = ["linear", "softmax", "embedding", "hidden"]
 
 
 def model(bridge: str, residual: bool = False, causal: bool = False) -> Anchored:
@@ -79,6 +83,35 @@ def test_padding_changes_nothing(bridge):
 def test_the_published_model_has_the_published_number_of_parameters():
     assert parameters(recipe("owt-mdlm"), 50258) == 169_627_218
     assert parameters(recipe("owt-adlm"), 50258) == 293_189_028
+
+
+@pytest.mark.parametrize("bridge", BRIDGES)
+def test_with_a_residual_path_the_anchored_model_starts_as_the_plain_one(bridge):
+    """Only the embedding bridge, which has no weights to be zero, hands something on at once."""
+    torch.manual_seed(0)
+    config = ModelConfig(width=16, blocks=1, heads=2, anchor_blocks=2, bridge=bridge, residual=True)
+    net = Anchored(23, config, causal=False, max_length=16)
+    plain = Denoiser(23, replace(config, blocks=3, anchor_blocks=0), False, 16)
+    own = dict(net.state_dict())
+    weights = {}
+    for name in plain.state_dict():
+        moved = re.sub(r"trunk\.blocks\.([01])\.", r"anchor_trunk.blocks.\1.", name)
+        weights[name] = own[moved.replace("trunk.blocks.2.", "trunk.blocks.0.")]
+    plain.load_state_dict(weights)
+    same = torch.allclose(net.hidden(tokens()), plain.hidden(tokens()), atol=1e-6)
+    assert same == (bridge != "embedding")
+
+
+def test_a_shared_head_is_one_matrix():
+    config = ModelConfig(width=16, blocks=1, heads=2, anchor_blocks=1, bridge="embedding")
+    apart, shared = (parameters(replace_model(config, s), 23) for s in (False, True))
+    assert apart - shared == 23 * 16
+    net = Anchored(23, replace(config, shared=True), causal=False)
+    assert net.anchor_head.weight is net.head.weight
+
+
+def replace_model(config: ModelConfig, shared: bool) -> Config:
+    return Config(objective="adlm", model=replace(config, shared=shared))
 
 
 def test_a_plain_configuration_builds_a_plain_model():

@@ -73,6 +73,11 @@ def test_ablation_rows_differ_from_each_other():
     assert all(a != b for i, a in enumerate(configs) for b in configs[:i])
     with pytest.raises(UserError, match="did you mean 'gamma'"):
         ablate.rows(["gama"], 1000)
+    some = ablate.rows(["bridge=softmax", "gamma"], 1000)
+    assert "bridge softmax, residual" in some
+    assert not any("hidden" in name for name in some)
+    with pytest.raises(UserError, match="the axis bridge has no row with 'soft max'"):
+        ablate.rows(["bridge=soft max"], 1000)
 
 
 def test_a_study_runs_and_is_not_done_twice(text_file, tmp_path, capsys):

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from adlm.config import Config, ModelConfig, OptimConfig
+from adlm.models.anchored import Anchored
 from adlm.models.sizes import build
 from adlm.train.optim import Optimizers
 
@@ -47,3 +48,19 @@ def test_weight_decay_spares_vectors():
     assert decayed["weight_decay"] == 0.1
     assert plain["weight_decay"] == 0
     assert all(isinstance(p, torch.Tensor) and p.ndim == 1 for p in plain["params"])
+
+
+def test_the_bridge_may_have_a_rate_of_its_own():
+    config = ModelConfig(width=16, blocks=1, heads=2, anchor_blocks=1)
+    before, after = Anchored(23, config, causal=False), Anchored(23, config, causal=False)
+    after.load_state_dict(before.state_dict())
+    settings = OptimConfig(lr=0.1, bridge_lr=0.001, warmup=0, decay="constant")
+    optim = Optimizers(after, settings)
+    for parameter in after.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    optim.step(0, 10)
+    now = dict(after.named_parameters())
+    moved = {name: (p - now[name]).abs().max() for name, p in before.named_parameters()}
+    assert moved["bridge.project.weight"].item() == pytest.approx(0.001, rel=1e-4)
+    assert moved["bridge.project.bias"].item() == pytest.approx(0.1, rel=1e-4)
+    assert moved["anchor_head.weight"].item() == pytest.approx(0.1, rel=1e-4)
