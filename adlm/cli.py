@@ -25,6 +25,7 @@ COMMANDS = {
     "quickstart": ("quickstart:start", "train small models on the default corpus and compare them"),
     "train": ("train:start", "train a recipe into a folder; resumable"),
     "eval likelihood": ("likelihood:start", "perplexity of text, with its standard error"),
+    "eval zeroshot": ("zeroshot:start", "perplexity on the zero-shot sets"),
     "sample": ("sample:start", "generate texts from a checkpoint"),
     "infill": ("sample:infill", "fill the holes of a text"),
     "watch": ("sample:watch", "see a text appear in the terminal, anchors coloured"),
@@ -131,12 +132,14 @@ def run(function: Callable[..., Any], name: str, words: list[str]) -> int:
     if words and not needed and own and not words[0].startswith("-"):
         words = [f"--{own[0]}", *words]  # the first option's name may be left out
     words = ["--n" if w == "-n" else w for w in words]
-    words = [re.sub(r"^--(\w+)(?=$|=)", lambda m: SHORT.get(m[0], m[0]), w) for w in words]
     if configured:
         add_config(parser, words)
     for action in parser._actions:
         if action.metavar == "CONFIG":  # a whole section from a file: not offered
             action.help = argparse.SUPPRESS
+    own_names = {o for a in parser._actions if a.metavar != "CONFIG" for o in a.option_strings}
+    short = {k: v for k, v in SHORT.items() if k not in own_names}
+    words = [re.sub(r"^--(\w+)(?=$|=)", lambda m: short.get(m[0], m[0]), w) for w in words]
     words = spell_out(words, parser)
     try:
         values = parser.parse_args(words)

@@ -98,9 +98,8 @@ def start(
         "length": chosen.length,
         "packing": chosen.packing,
     }
-    run = saved.path.parent.parent if saved.path.parent.name == "checkpoints" else saved.path
     label = Path(chosen.name).name.replace(":", "-") or "data"
-    path = Path(out) if out else run / "eval" / f"likelihood-{label}-{split}.json"
+    path = Path(out) if out else saved.run / "eval" / f"likelihood-{label}-{split}.json"
     write_json(path, stamped(result, where, how))
     print(summary(result))
     print(f"written to {path}")

@@ -75,3 +75,40 @@ def pack(store: TokenStore, vocab: Vocab, length: int, packing: str, attend: str
     else:
         raise UserError(f"data.packing must be wrap or document, found '{packing}'")
     return Rows(store, start, count, length, vocab.pad, vocab.eos, attend == "document")
+
+
+MAP_BATCH = 1000  # documents that the published loaders join at a time
+
+
+def published(store: TokenStore, vocab: Vocab, length: int, workers: int) -> Rows:
+    """Rows as the published loaders make them, which depend on how many workers they have.
+
+    Each worker has an equal run of documents, joins a thousand at a time, cuts rows of L - 2 tokens
+    between a BOS and an EOS, which are scored too, and drops what is left over each time.
+
+    Example:
+        >>> from adlm.data.vocab import byte_vocab
+        >>> store = TokenStore(np.arange(10), np.array([5, 10]), 10, "")
+        >>> [len(published(store, byte_vocab(), 5, w)) for w in (1, 2)]
+        [3, 2]
+    """
+    size = length - 2
+    if size < 1:
+        raise UserError(f"the published packing needs a length of at least 3, found {length}")
+    documents = len(store.ends)
+    begins = np.concatenate(([0], store.ends))
+    rows = []
+    for share in np.array_split(np.arange(documents), workers):
+        for low in range(0, len(share), MAP_BATCH):
+            part = share[low : low + MAP_BATCH]
+            tokens = np.asarray(store.tokens[begins[part[0]] : begins[part[-1] + 1]], np.int64)
+            whole = tokens[: len(tokens) // size * size].reshape(-1, size)
+            rows.append(np.pad(whole, ((0, 0), (1, 1)), constant_values=vocab.bos))
+    every = np.concatenate(rows)
+    if not len(every):
+        raise UserError(f"the published packing leaves no row of {length} tokens")
+    every[:, -1] = vocab.eos
+    ends = np.arange(1, len(every) + 1) * length
+    text_bytes = round(store.text_bytes * len(every) * size / len(store.tokens))
+    made = TokenStore(every.ravel(), ends, text_bytes, store.key)
+    return pack(made, vocab, length, "wrap")

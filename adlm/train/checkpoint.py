@@ -40,6 +40,11 @@ class Checkpoint:
     vocab: Vocab
     hash: str  # of model.safetensors
 
+    @property
+    def run(self) -> Path:
+        """The run's folder, or the checkpoint's own where it stands alone."""
+        return self.path.parent.parent if self.path.parent.name == "checkpoints" else self.path
+
     def weights(self) -> dict[str, Tensor]:
         return _tensors(self.path / "model.safetensors")
 
