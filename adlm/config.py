@@ -59,7 +59,7 @@ class ModelConfig(TrunkConfig):
         anchor_blocks: Blocks of the anchor network in front; `blocks` are then the denoiser's.
         bridge: How anchors enter the denoiser: linear (the paper's), softmax, embedding or hidden.
         residual: Add the anchor network's residual stream to what the bridge hands on.
-        shared: One vocabulary matrix for the anchor head and the denoiser's head.
+        shared: The anchor head's matrix is the input embedding's.
     """
 
     tied: bool = False

@@ -49,7 +49,7 @@ def ablate(
 ) -> None:
     """Change one setting of ADLM at a time.
 
-    gamma, tau, rule, positions, bridge, shared (heads), depth, conv; beside a plain MDLM and one of
+    gamma, tau, rule, positions, bridge, shared (anchor head), depth, conv; beside a plain MDLM and one of
     equal parameters.
 
     Args:

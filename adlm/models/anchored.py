@@ -154,11 +154,11 @@ class Anchored(Denoiser):
         nn.init.normal_(self.anchor_head.weight, std=config.width**-0.5)
         nn.init.zeros_(self.anchor_head.bias)
         if config.shared:
-            self.anchor_head.weight = self.head.weight
+            self.anchor_head.weight = self.embed.weight
         self.bridge = BRIDGES[config.bridge](self.anchor_head, config.width)
         self.residual = config.residual
-        if self.residual and hasattr(self.bridge, "project"):
-            nn.init.zeros_(self.bridge.project.weight)  # at first the denoiser just goes on
+        for weight in self.bridge.parameters() if self.residual else ():
+            nn.init.zeros_(weight)  # at first the denoiser just goes on
         for name in ("table_tokens", "table_rows") if needs_table else ():
             self.register_buffer(name, torch.zeros(vocab_size, dtype=torch.float64))
         if needs_table:

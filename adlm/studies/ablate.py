@@ -44,7 +44,9 @@ def axes() -> dict[str, dict[str, Config]]:
             for name in BRIDGE_LR
             for residual in (False, True)
         },
-        "shared": {f"heads {'shared' if s else 'apart'}": model(shared=s) for s in (False, True)},
+        "shared": {
+            f"anchor head {'shared' if s else 'of its own'}": model(shared=s) for s in (False, True)
+        },
         "depth": {
             f"depth {a} + {depth - a}": model(anchor_blocks=a, blocks=depth - a)
             for a in range(1, depth)

@@ -102,12 +102,12 @@ def test_with_a_residual_path_the_anchored_model_starts_as_the_plain_one(bridge)
     assert same == (bridge != "embedding")
 
 
-def test_a_shared_head_is_one_matrix():
+def test_a_shared_anchor_head_is_the_input_embedding():
     config = ModelConfig(width=16, blocks=1, heads=2, anchor_blocks=1, bridge="embedding")
     apart, shared = (parameters(replace_model(config, s), 23) for s in (False, True))
     assert apart - shared == 23 * 16
     net = Anchored(23, replace(config, shared=True), causal=False)
-    assert net.anchor_head.weight is net.head.weight
+    assert net.anchor_head.weight is net.embed.weight
 
 
 def replace_model(config: ModelConfig, shared: bool) -> Config:
