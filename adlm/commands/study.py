@@ -49,8 +49,8 @@ def ablate(
 ) -> None:
     """Change one setting of ADLM at a time.
 
-    gamma, tau, rule, positions, bridge, shared (anchor head), depth, conv; beside a plain MDLM and one of
-    equal parameters.
+    gamma, tau, rule, positions, bridge, shared (anchor head), depth, conv; beside a plain MDLM and
+    one of equal parameters.
 
     Args:
         axes: Which settings, as a list: '[gamma, bridge]'; bridge=softmax takes only those rows of

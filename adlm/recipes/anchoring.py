@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from adlm.config import AnchorConfig, Config
 from adlm.errors import UserError
 
 
 def anchored(
-    config: Config, objective: str, anchor: AnchorConfig | None = None, residual: bool = False
+    config: Config,
+    objective: str,
+    anchor: AnchorConfig | None = None,
+    front: int | None = None,
+    **model: Any,
 ) -> Config:
     """The anchored form of a recipe with the same number of blocks in all.
 
-    The denoiser has half the anchor network's depth, as in the paper.
+    `front` of them are the anchor network's; by default two thirds, so that the denoiser has half
+    its depth, as in the paper. `model` are further changes of the network.
 
     Example:
         >>> from adlm.config import ModelConfig
@@ -21,9 +27,9 @@ def anchored(
         >>> made.anchor_blocks, made.blocks
         (4, 2)
     """
-    denoiser = config.model.blocks // 3
-    if not denoiser:
-        raise UserError(f"model.blocks {config.model.blocks} leaves no block for the denoiser")
-    front = config.model.blocks - denoiser
-    model = replace(config.model, anchor_blocks=front, blocks=denoiser, residual=residual)
-    return replace(config, objective=objective, model=model, anchor=anchor or config.anchor)
+    blocks = config.model.blocks
+    front = blocks - blocks // 3 if front is None else front
+    if not 0 < front < blocks:
+        raise UserError(f"model.blocks {blocks} leaves no block for the denoiser")
+    made = replace(config.model, anchor_blocks=front, blocks=blocks - front, **model)
+    return replace(config, objective=objective, model=made, anchor=anchor or config.anchor)

@@ -23,11 +23,12 @@ def budget(config: Config, tokens: int) -> Config:
 
 def rows(tokens: int) -> dict[str, Config]:
     """The rows of the study."""
-    adlm = recipe("laptop-adlm")
+    adlm, a2r = recipe("laptop-adlm"), recipe("laptop-a2r")
     vocab = open_vocab(adlm.data)
     made = {
         "AR": recipe("laptop-ar"),
-        "A2R": recipe("laptop-a2r"),
+        "AR, parameters matched": match(a2r, vocab.size, by="params"),
+        "A2R": a2r,
         "MDLM": recipe("laptop-mdlm"),
         "MDLM, parameters matched": match(adlm, vocab.size, by="params"),
         "ADLM, gamma 0": replace(adlm, anchor=replace(adlm.anchor, gamma=0.0)),

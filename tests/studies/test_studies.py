@@ -54,6 +54,7 @@ def test_the_rows_of_the_anchoring_study():
     rows = anchoring.rows(6_000_000)
     assert list(rows) == [
         "AR",
+        "AR, parameters matched",
         "A2R",
         "MDLM",
         "MDLM, parameters matched",
