@@ -26,6 +26,7 @@ COMMANDS = {
     "train": ("train:start", "train a recipe into a folder; resumable"),
     "eval likelihood": ("likelihood:start", "perplexity of text, with its standard error"),
     "eval zeroshot": ("zeroshot:start", "perplexity on the zero-shot sets"),
+    "eval anchors": ("lens:start", "how good anchors are, and what poor ones do"),
     "eval samples": ("quality:start", "generative perplexity, entropy, repetition and MAUVE"),
     "sample": ("sample:start", "generate texts from a checkpoint"),
     "infill": ("sample:infill", "fill the holes of a text"),
