@@ -11,6 +11,7 @@ import argparse
 import importlib
 import inspect
 import io
+import json
 import os
 import re
 import sys
@@ -28,6 +29,7 @@ COMMANDS = {
     "eval zeroshot": ("zeroshot:start", "perplexity on the zero-shot sets"),
     "eval anchors": ("lens:start", "how good anchors are, and what poor ones do"),
     "eval samples": ("quality:start", "generative perplexity, entropy, repetition and MAUVE"),
+    "eval efficiency": ("efficiency:start", "what generation costs, and the quality it buys"),
     "sample": ("sample:start", "generate texts from a checkpoint"),
     "infill": ("sample:infill", "fill the holes of a text"),
     "watch": ("sample:watch", "see a text appear in the terminal, anchors coloured"),
@@ -133,6 +135,8 @@ def run(function: Callable[..., Any], name: str, words: list[str]) -> int:
         parser.add_class_arguments(kind, sub_configs=False)
     if words and not needed and own and not words[0].startswith("-"):
         words = [f"--{own[0]}", *words]  # the first option's name may be left out
+    if needed and get_type_hints(function)[needed[0].lower()] == list[str]:
+        words = gathered(words)
     words = ["--n" if w == "-n" else w for w in words]
     if configured:
         add_config(parser, words)
@@ -156,6 +160,12 @@ def run(function: Callable[..., Any], name: str, words: list[str]) -> int:
     if kind:
         arguments["settings"] = kind(**{f.name: made[f.name] for f in fields(kind)})
     return function(**arguments) or 0
+
+
+def gathered(words: list[str]) -> list[str]:
+    """The words before the first option as one list: a command that takes several."""
+    count = next((i for i, w in enumerate(words) if w.startswith("-")), len(words))
+    return ([json.dumps(words[:count])] if count else []) + words[count:]
 
 
 def spell_out(words: list[str], parser: Any) -> list[str]:

@@ -89,7 +89,7 @@ def test_the_dial_derives_everything_from_one_word():
     for name in ("laptop-adlm", "laptop-a2r", "owt-adlm", "lm1b-adlm"):
         own = "small" if name.startswith(("owt", "lm1b")) else "nano"
         assert recipe(name, own) == recipe(name)
-    assert recipe("laptop-adlm", "tiny").model.anchor_blocks == 5
+    assert recipe("laptop-adlm", "tiny").model.anchor_blocks == 3
 
 
 def test_options_may_stand_before_the_recipe(capsys):

@@ -1,0 +1,73 @@
+"""What generation costs: the grid, the counts, and one real run of it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from adlm.cli import main
+from adlm.eval.efficiency import cases, flops
+from adlm.models.sizes import flops_per_token
+from adlm.recipes import recipe
+from adlm.train.run import train
+from tests.conftest import make_config
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    home = tmp_path_factory.mktemp("cost")
+    text = home / "corpus.txt"
+    text.write_text("\n".join(f"the law of the {w} is the law" for w in ("union", "sea") * 200))
+    for objective in ("ar", "mdlm"):
+        train(make_config(text, objective, steps=2), home / objective)
+    return home
+
+
+def test_the_grid_gives_causal_models_one_setting_of_steps():
+    same = {"texts": 2, "nucleus": 1.0, "seed": 0, "device": "cpu", "precision": "fp32"}
+    configs = [recipe("laptop-ar"), recipe("laptop-mdlm")]
+    grid = cases(["a", "b"], configs, "ancestral", [4, 8], [], [1, 2], **same)
+    assert [(c.checkpoint, c.steps, c.batch) for c in grid] == [
+        ("a", None, 1),
+        ("a", None, 2),
+        ("b", 4, 1),
+        ("b", 8, 1),
+        ("b", 4, 2),
+        ("b", 8, 2),
+    ]
+    assert {c.length for c in grid} == {64}
+
+
+def test_flops_of_a_text():
+    ar, mdlm = recipe("laptop-ar"), recipe("laptop-mdlm")
+    head = 2 * 128 * 2048 * 64
+    assert flops(ar, 2048, 64, 64) == 64 * flops_per_token(ar, 2048, 0.0) + head
+    assert flops(mdlm, 2048, 64, 10) == 640 * flops_per_token(mdlm, 2048, 0.0) + head
+
+
+def test_the_whole_command(runs, tmp_path, capsys):
+    out = tmp_path / "cost.json"
+    words = ["eval", "efficiency", str(runs / "ar"), str(runs / "mdlm"), "--steps", "[2, 4]"]
+    words += ["--batches", "[2]", "--texts", "2", "--judge", "none", "--out", str(out)]
+    assert main(words) == 0
+    found = json.loads(out.read_text())["cases"]
+    assert [(c["objective"], c["steps"]) for c in found] == [("ar", None), ("mdlm", 2), ("mdlm", 4)]
+    assert found[0]["nfe"] == 16
+    assert 1 <= found[1]["nfe"] <= 2
+    assert all(c["peak_memory_mib"] > 50 for c in found)
+    assert "| ar, causal, L 16, batch 2 |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("{home}/ar --steps [0]", "--steps must be a list of numbers from 1 on"),
+        ("{home}/nothing", "nothing"),
+        ("{home}/mdlm --lengths [99] --judge none", "and only 16 fit"),
+        ("{home}/mdlm --texts 1", "--texts must be at least 2"),
+    ],
+)
+def test_bad_input_is_one_sentence(runs, words, says, capsys):
+    assert main(["eval", "efficiency", *words.format(home=runs).split()]) == 2
+    assert says in capsys.readouterr().err
