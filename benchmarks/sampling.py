@@ -1,12 +1,15 @@
 """Samplers against a literal reference, and beside AR with a KV cache.
 
-    python benchmarks/sampling.py [--precision bf16]
+    python benchmarks/sampling.py [--precision bf16] [--every 16]
 
 `small` shapes (12 blocks, d 768), V 50258, L 256, T 256, batch 8, random weights: the time does not
 depend on what the network says. The literal reference is the published loop written plainly: every
 step passes the whole batch, makes all (B, L, V) logits, draws a token in fp64 at every position and
-then keeps those that change. Each of its steps costs the same, so a few are timed and the mean is
-multiplied by T; the others run in full. All in one process and one precision.
+then keeps those that change. One process, one precision.
+
+Of the T steps every 16th is run, from a canvas that has the number of masks that this step meets,
+and the time is multiplied by 16: whether a row is passed depends on this step's positions alone, so
+this measures the whole run. `--every 1` runs all steps one after the other. AR runs in full.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ from adlm.results import stamped, write_json
 from adlm.samplers.base import Canvas, Policy, make_policy, run
 from adlm.samplers.categorical import Draw
 from adlm.samplers.causal import run_causal
+from adlm.samplers.confidence import Confidence
+from adlm.samplers.first_hitting import FirstHitting
 from adlm.samplers.random import RowRandom
 from adlm.samplers.remask import Remasking, unmask_chance
 
@@ -71,15 +76,30 @@ def literal_step(
 
 
 def literal(model: Denoiser, policy: Policy, precision: str, timed: int) -> dict:
-    """Seconds of all T steps, from a few that are spread over the run."""
-    z = torch.full((BATCH, LENGTH), MASK)
+    """Seconds of all T steps, each of which costs the same, from a few that are spread evenly."""
     times = list(policy.times(empty(model, precision), STEPS))
-    z = literal_step(model, z, policy, *times[0], precision)  # warm-up
-    began = time.perf_counter()
+    literal_step(model, half_way(policy, *times[0], 0), policy, *times[0], precision)  # warm-up
+    seconds = 0.0
     for i in range(timed):
-        z = literal_step(model, z, policy, *times[i * STEPS // timed], precision)
-    a_step = (time.perf_counter() - began) / timed
-    return row(a_step * STEPS, STEPS, f"{timed} of {STEPS} steps timed")
+        t, s = times[i * STEPS // timed]
+        z = half_way(policy, t, s, i)
+        began = time.perf_counter()
+        literal_step(model, z, policy, t, s, precision)
+        seconds += time.perf_counter() - began
+    return row(seconds / timed * STEPS, STEPS, f"{timed} of {STEPS} steps timed")
+
+
+def half_way(policy: Policy, t: float, s: float, seed: int) -> Tensor:
+    """(B, L) a canvas at time t: first-hitting has written one token a step, others alpha_t."""
+    generator = torch.Generator().manual_seed(seed)
+    share = 1 - t if isinstance(policy, FirstHitting | Confidence) else policy.alphas(t, s)[0]
+    tokens = torch.randint(0, MASK, (BATCH, LENGTH), generator=generator)
+    keys = torch.rand(BATCH, LENGTH, generator=generator)
+    if isinstance(policy, FirstHitting | Confidence):
+        visible = keys.argsort(dim=1).argsort(dim=1) < round(share * LENGTH)
+    else:
+        visible = keys < share
+    return torch.where(visible, tokens, MASK)
 
 
 def row(seconds: float, nfe: float, note: str = "") -> dict:
@@ -93,14 +113,30 @@ def row(seconds: float, nfe: float, note: str = "") -> dict:
     }
 
 
-def ours(model: Denoiser, name: str, precision: str) -> dict:
-    canvas = empty(model, precision)
-    began = time.perf_counter()
+def ours(model: Denoiser, name: str, precision: str, every: int) -> dict:
     if name == "causal":
+        canvas = empty(model, precision)
+        began = time.perf_counter()
         run_causal(canvas, bos=0)
-    else:
-        run(canvas, make_policy(name, make_schedule("log-linear")), STEPS)
-    return row(time.perf_counter() - began, float(canvas.nfe.double().mean()))
+        return row(time.perf_counter() - began, float(canvas.nfe.double().mean()))
+    policy = make_policy(name, make_schedule("log-linear"))
+    if every == 1:
+        canvas = empty(model, precision)
+        began = time.perf_counter()
+        run(canvas, policy, STEPS)
+        return row(time.perf_counter() - began, float(canvas.nfe.double().mean()))
+    times = list(policy.times(empty(model, precision), STEPS))
+    seconds = nfe = 0.0
+    for i in range(every // 2, STEPS, every):
+        canvas = empty(model, precision)
+        canvas.z = half_way(policy, *times[i], i)
+        canvas.random = RowRandom(i, range(BATCH))
+        began = time.perf_counter()
+        canvas.next_step()
+        policy.step(canvas, *times[i])
+        seconds += time.perf_counter() - began
+        nfe += float(canvas.nfe.double().mean())
+    return row(seconds * every, nfe * every, f"every {every}th step timed")
 
 
 def main() -> None:
@@ -108,8 +144,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--precision", default="bf16", choices=["fp32", "bf16"])
-    parser.add_argument("--timed", type=int, default=8, help="steps of the literal loop to time")
+    parser.add_argument("--timed", type=int, default=4, help="steps of the literal loop to time")
     parser.add_argument("--out", default="results/bench-sampling.json")
+    parser.add_argument("--every", type=int, default=16, help="which steps of the others to time")
     given = parser.parse_args()
     found: dict[str, dict] = {}
 
@@ -121,15 +158,15 @@ def main() -> None:
             flush=True,
         )
 
-    tell("AR, KV cache", ours(model_of("ar"), "causal", given.precision))
+    tell("AR, KV cache", ours(model_of("ar"), "causal", given.precision, 1))
     mdlm = model_of("mdlm")
     for name in ("ancestral", "remdm-loop"):
         policy = make_policy(name, make_schedule("log-linear"))
         tell(f"{name}, literal", literal(mdlm, policy, given.precision, given.timed))
     for name in SAMPLERS:
-        tell(name, ours(mdlm, name, given.precision))
+        tell(name, ours(mdlm, name, given.precision, given.every))
     del mdlm
-    tell("ADLM, ancestral", ours(model_of("adlm"), "ancestral", given.precision))
+    tell("ADLM, ancestral", ours(model_of("adlm"), "ancestral", given.precision, given.every))
     ratios = {
         name: found[f"{name}, literal"]["seconds"] / found[name]["seconds"]
         for name in ("ancestral", "remdm-loop")

@@ -26,6 +26,15 @@ ROOT = Path(__file__).parents[2]
 SMALL = "--train.steps 2 --train.batch 4 --train.eval_rows 4 --model.width 16 --model.heads 2"
 
 
+CHEAP = {
+    "likelihood": "--limit 20",
+    "zeroshot": "--limit 2 --sets [ptb]",
+    "samples": "--n 16 --steps 2 --judge none --features minilm",
+    "anchors": "--rows 4 --texts 0",
+    "efficiency": "--texts 2 --steps [2] --batches [2] --judge none",
+}
+
+
 def commands_of(*pages: str) -> list[str]:
     text = "\n".join((ROOT / page).read_text() for page in pages)
     lines = re.findall(r"^    ((?:adlm|torchrun|make) .*)$", text, re.M)
@@ -42,7 +51,9 @@ def test_every_command_of_the_readme_runs(tmp_path, monkeypatch, capsys, text_fi
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my-texts").mkdir()
     (tmp_path / "my-texts" / "a.txt").write_text(text_file.read_text())
-    commands = commands_of("README.md", "docs/sampling.md")
+    (tmp_path / "my-data" / "ptb").mkdir(parents=True)
+    (tmp_path / "my-data" / "ptb" / "ptb.valid.txt").write_text(text_file.read_text())
+    commands = commands_of("README.md", "docs/sampling.md", "docs/evaluation.md")
     assert len(commands) >= 10
     for command in commands:
         words = shlex.split(command)
@@ -62,8 +73,8 @@ def test_every_command_of_the_readme_runs(tmp_path, monkeypatch, capsys, text_fi
             )
             assert done.returncode == 0, done.stderr[-2000:]
             continue
-        if words[1:3] == ["eval", "likelihood"]:
-            words += ["--limit", "20"]
+        if words[1] == "eval":
+            words += CHEAP[words[2]].split()
         assert main(words[1:]) == 0, (command, capsys.readouterr().err)
     for page in ("README.md", "docs/sampling.md"):
         python = re.search(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
