@@ -30,6 +30,7 @@ COMMANDS = {
     "eval anchors": ("lens:start", "how good anchors are, and what poor ones do"),
     "eval samples": ("quality:start", "generative perplexity, entropy, repetition and MAUVE"),
     "eval efficiency": ("efficiency:start", "what generation costs, and the quality it buys"),
+    "report": ("report:start", "one page of runs and result files"),
     "sample": ("sample:start", "generate texts from a checkpoint"),
     "infill": ("sample:infill", "fill the holes of a text"),
     "watch": ("sample:watch", "see a text appear in the terminal, anchors coloured"),

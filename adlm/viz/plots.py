@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import BinaryIO
 
 from adlm.errors import need
 
@@ -37,6 +38,19 @@ def curves(
     log_y: bool = False,
 ) -> None:
     """One panel a title, side by side, saved as a picture."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure_of(path, panels, x_label, y_label, log_x, log_y)
+
+
+def figure_of(
+    where: Path | BinaryIO,
+    panels: dict[str, list[Line]],
+    x_label: str,
+    y_label: str,
+    log_x: bool = False,
+    log_y: bool = False,
+) -> None:
+    """The same into a file or a buffer, as PNG."""
     require()
     import matplotlib
 
@@ -59,6 +73,5 @@ def curves(
         axis.set_yscale("log" if log_y else "linear")
         axis.grid(alpha=0.25)
         axis.legend(fontsize=8, frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
+    figure.savefig(where, dpi=130, format="png")
     plt.close(figure)

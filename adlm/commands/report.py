@@ -1,0 +1,23 @@
+"""`adlm report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from adlm.eval.report import gather, to_html, to_markdown
+from adlm.results import write_text
+
+
+def start(results: list[str], out: str = "report.html", title: str = "adlm report") -> None:
+    """Put runs and result files on one self-contained page, and in Markdown beside it.
+
+    Args:
+        results: Runs (their curves and all files in eval/) and JSON files, in the order shown.
+        out: The page; a .md of the same name is written beside it.
+        title: Its title.
+    """
+    sections = gather([Path(r) for r in results])
+    page = Path(out)
+    write_text(page, to_html(sections, title))
+    write_text(page.with_suffix(".md"), to_markdown(sections, title))
+    print(f"written to {page} and {page.with_suffix('.md')}")

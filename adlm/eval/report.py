@@ -1,0 +1,317 @@
+"""One page of everything that was measured: a section for each result, from its JSON file alone.
+
+A section is made by the function that is registered for the result's command; what none knows is
+shown as it is.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from adlm.errors import UserError
+from adlm.train.log import read
+from adlm.viz.plots import Line, figure_of, require
+
+
+@dataclass
+class Section:
+    """A part of the page."""
+
+    title: str
+    header: list[str] = field(default_factory=list)
+    rows: list[list[str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)  # samples, shown as they are
+    plots: list[tuple[str, bytes]] = field(default_factory=list)  # (caption, PNG)
+    details: Any = None  # settings and hashes, folded away
+
+
+def gather(paths: list[Path]) -> list[Section]:
+    """Sections of runs and result files, in the order given."""
+    out: list[Section] = []
+    for path in paths:
+        if path.is_dir():
+            found = sorted((path / "eval").glob("*.json"))
+            records = read(path / "metrics.jsonl")
+            if not records and not found:
+                raise UserError(f"{path} is neither a run nor a result: it has no metrics.jsonl")
+            if records:
+                out.append(training(path, records))
+            out += [of_file(file) for file in found]
+        else:
+            out.append(of_file(path))
+    return out
+
+
+def of_file(path: Path) -> Section:
+    """The section of one result file."""
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise UserError(f"{path} is not a JSON file") from None
+    if not isinstance(result, dict):
+        raise UserError(f"{path} is not a result file: it holds no object")
+    kind = result.get("command") if isinstance(result.get("command"), str) else None
+    if "study" in result:
+        kind = "study"
+    try:
+        made = SECTIONS.get(kind or "", unknown)(result, path)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{path} is not a whole result of '{kind}' ({error!r})") from None
+    made.details = {k: v for k, v in result.items() if k in DETAILS}
+    return made
+
+
+DETAILS = (
+    "config", "configs", "seed", "data_hash", "checkpoint", "checkpoints", "checkpoint_hash",
+    "tokenizer_hash", "tokens", "draws", "sampling", "judge", "features", "machine", "device",
+    "precision",
+)  # fmt: skip
+
+
+def training(path: Path, records: list[dict[str, Any]]) -> Section:
+    """Loss curves of a run."""
+    loss = [r for r in records if "loss" in r]
+    valid = [r for r in records if "valid_nll" in r]
+    lines = [Line("training", [r["tokens"] for r in loss], [r["loss"] for r in loss])]
+    if valid:
+        points = [r["tokens"] for r in valid], [r["valid_nll"] for r in valid]
+        lines.append(Line("validation", *points))
+    config = path / "config.json"
+    return Section(
+        f"Training: {path.name}",
+        notes=[f"{records[-1].get('tokens', 0):,} tokens in {records[-1]['step']:,} steps."],
+        plots=[("nats a token", png({path.name: lines}, "tokens", "nats a token"))],
+        details=json.loads(config.read_text()) if config.is_file() else None,
+    )
+
+
+def likelihood(result: dict[str, Any], path: Path) -> Section:
+    bound = "" if result["exact"] else "≤ "
+    row = [
+        f"{result['data']} ({result['split']})",
+        f"{bound}{result['ppl']:.2f}{spread(result['se_ppl'])}",
+        f"{bound}{result['bits_per_byte']:.4f}",
+        f"{result['tokens']:,}",
+    ]
+    notes = [f"{result['quantity']}, {result['estimator']}, {result['draws']} draw(s) a row."]
+    header = ["data", "PPL", "bits a byte", "tokens scored"]
+    return Section(f"Likelihood: {path.stem}", header, [row], notes)
+
+
+def zeroshot(result: dict[str, Any], path: Path) -> Section:
+    names = ("AR", "MDLM", "ADLM 262B", "ADLM 524B")
+    rows = []
+    for name, r in result["sets"].items():
+        bound = "" if r["exact"] else "≤ "
+        said = r["paper"] or {}
+        theirs = [f"{said[n]:.2f}" if n in said else "" for n in names]
+        rows.append(
+            [name, f"{bound}{r['ppl']:.2f}{spread(r['se_ppl'])}", f"{r['tokens']:,}", *theirs]
+        )
+    notes = [f"Skipped {name}: {why}." for name, why in result["skipped"].items()]
+    notes.append("The paper's models were trained on OpenWebText with another vocabulary.")
+    header = ["set", "PPL", "tokens scored", *(f"paper: {n}" for n in names)]
+    return Section("Zero-shot perplexity", header, rows, notes)
+
+
+def samples(result: dict[str, Any], path: Path) -> Section:
+    rows = []
+    for name, r in result["rows"].items():
+        mauve = r.get("mauve") or {"mean": None, "sd": None}
+        rows.append(
+            [
+                name,
+                number(r.get("generative_ppl")),
+                number(r["entropy"]["mean"]),
+                number(r["distinct"]["2"], 3),
+                number(r["repetition"]["mean"], 3),
+                number(mauve["mean"], 3) + spread(mauve["sd"], 3),
+            ]
+        )
+    notes = [f"Judge: {result['judge']}."] if result.get("judge") else []
+    notes += [
+        r["mauve"]["note"] for r in result["rows"].values() if (r.get("mauve") or {}).get("note")
+    ]
+    header = ["texts", "generative PPL", "entropy (nats)", "distinct-2", "repetition", "MAUVE"]
+    return Section("Samples", header, rows, notes, result.get("examples", []))
+
+
+def anchors(result: dict[str, Any], path: Path) -> Section:
+    rows = [
+        [d["damage"], f"{d['dial']:g}", f"{d['anchor_accuracy']:.3f}", f"≤ {d['ppl']:.2f}"]
+        for d in result["damage"]
+    ]
+    lines = []
+    for network in dict.fromkeys(r["network"] for r in result["by_ratio"]):
+        mine = [r for r in result["by_ratio"] if r["network"] == network]
+        accuracy = [r["anchors"]["accuracy"] or 0.0 for r in mine]
+        lines.append(Line(network, [r["ratio"] for r in mine], accuracy))
+    notes = []
+    if result.get("correlation_nll") is not None:
+        r = result["correlation_nll"]
+        notes = [f"Correlation of anchor accuracy and nats a token over the damages: {r:.2f}."]
+    plot = png({"accuracy at masked anchors": lines}, "share masked", "accuracy")
+    header = ["damage", "dial", "anchor accuracy", "PPL"]
+    return Section("Anchors under the lens", header, rows, notes, [], [("accuracy", plot)])
+
+
+def efficiency(result: dict[str, Any], path: Path) -> Section:
+    rows = [
+        [
+            f"{c['objective']}, {c['sampler']}",
+            "" if c["steps"] is None else str(c["steps"]),
+            f"{c['length']} x {c['batch']}",
+            f"{1000 * c['seconds_per_text']:.1f}",
+            f"{c['nfe']:.1f}",
+            f"{c['gflops_per_text']:.2f}",
+            f"{c['peak_memory_mib']:,.0f}",
+            number(c.get("generative_ppl")),
+            number(c["entropy"]),
+        ]
+        for c in result["cases"]
+    ]
+    header = [
+        "model",
+        "steps",
+        "L x batch",
+        "ms a text",
+        "passes",
+        "GFLOP",
+        "MiB",
+        "gen. PPL",
+        "entropy",
+    ]
+    plots = []
+    if all("generative_ppl" in c for c in result["cases"]):
+        lines = []
+        for run in result["checkpoints"]:
+            mine = [c for c in result["cases"] if c["checkpoint"] == run]
+            mine.sort(key=lambda c: c["seconds_per_text"])
+            points = [c["seconds_per_text"] for c in mine], [c["generative_ppl"] for c in mine]
+            lines.append(Line(Path(run).name, *points))
+        picture = png(
+            {"quality against cost": lines}, "seconds a text", "generative PPL", True, True
+        )
+        plots.append(("lower and further left is better", picture))
+    return Section("What generation costs", header, rows, [], [], plots)
+
+
+def study(result: dict[str, Any], path: Path) -> Section:
+    rows, lines = [], []
+    for r in result["rows"]:
+        bound = "" if r["exact"] else "≤ "
+        figure = f"{bound}{r['test_ppl_mean']:.2f}{spread(r['test_ppl_sd'])}"
+        rows.append([r["row"], f"{r['parameters']:,}", str(len(r["seeds"])), figure])
+        lines.append(Line(r["row"], r["curve"]["tokens"], r["curve"]["valid_nll_mean"]))
+    plot = png({result["study"]: lines}, "tokens", "validation nats a token")
+    header = ["model", "parameters", "seeds", "test PPL (mean ± sd over seeds)"]
+    return Section(f"Study: {result['study']}", header, rows, [], [], [("curves", plot)])
+
+
+def unknown(result: dict[str, Any], path: Path) -> Section:
+    rows = [[k, str(v)] for k, v in result.items() if isinstance(v, str | int | float)]
+    return Section(path.stem, ["field", "value"], rows)
+
+
+SECTIONS: dict[str, Callable[[dict[str, Any], Path], Section]] = {
+    "eval likelihood": likelihood,
+    "eval zeroshot": zeroshot,
+    "eval samples": samples,
+    "eval anchors": anchors,
+    "eval efficiency": efficiency,
+    "study": study,
+}
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def spread(value: float | None, digits: int = 2) -> str:
+    return "" if value is None else f" ± {value:.{digits}f}"
+
+
+def png(
+    panels: dict[str, list[Line]], x: str, y: str, log_x: bool = False, log_y: bool = False
+) -> bytes:
+    """A plot as bytes."""
+    require()
+    buffer = io.BytesIO()
+    figure_of(buffer, panels, x, y, log_x, log_y)
+    return buffer.getvalue()
+
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #22252b; --paper: #fbfaf7; --line: #ddd9cf;
+  --faint: #6c7280; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e7e6e2; --paper: #15171b; --line: #343944; --faint: #9aa0ac; }
+  img { filter: invert(0.92) hue-rotate(180deg); }
+}
+body { margin: 0 auto; max-width: 62rem; padding: 1rem; background: var(--paper); color: var(--ink);
+  font: 16px/1.55 system-ui, sans-serif; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 0.92rem; }
+th, td { border-bottom: 1px solid var(--line); padding: 0.3rem 0.7rem; text-align: right; }
+th:first-child, td:first-child { text-align: left; }
+img { max-width: 100%; height: auto; }
+.note, figcaption, summary { color: var(--faint); font-size: 0.88rem; }
+blockquote { margin: 0.6rem 0; padding: 0.2rem 0.9rem; border-left: 3px solid var(--line);
+  white-space: pre-wrap; overflow-wrap: anywhere; font-family: Georgia, serif; }
+pre { overflow-x: auto; font-size: 0.8rem; }
+figure { margin: 0.8rem 0; }
+"""
+
+
+def to_html(sections: list[Section], title: str) -> str:
+    """One page that loads nothing from anywhere; all text is escaped."""
+    esc = html.escape
+    out = [
+        "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>",
+        f"<title>{esc(title)}</title><style>{STYLE}</style></head><body><h1>{esc(title)}</h1>",
+    ]
+    for s in sections:
+        out.append(f"<section><h2>{esc(s.title)}</h2>")
+        if s.rows:
+            head = "".join(f"<th>{esc(h)}</th>" for h in s.header)
+            body = "".join(
+                "<tr>" + "".join(f"<td>{esc(c)}</td>" for c in row) + "</tr>" for row in s.rows
+            )
+            out.append(f"<div class='wide'><table><tr>{head}</tr>{body}</table></div>")
+        out += [f"<p class='note'>{esc(n)}</p>" for n in s.notes]
+        for caption, data in s.plots:
+            code = base64.b64encode(data).decode()
+            out.append(
+                f"<figure><img alt='{esc(caption)}' src='data:image/png;base64,{code}'>"
+                f"<figcaption>{esc(caption)}</figcaption></figure>"
+            )
+        out += [f"<blockquote>{esc(t)}</blockquote>" for t in s.texts]
+        if s.details:
+            shown = esc(json.dumps(s.details, indent=2))
+            out.append(f"<details><summary>settings</summary><pre>{shown}</pre></details>")
+        out.append("</section>")
+    return "\n".join([*out, "</body></html>\n"])
+
+
+def to_markdown(sections: list[Section], title: str) -> str:
+    """The same without pictures."""
+    out = [f"# {title}"]
+    for s in sections:
+        out.append(f"## {s.title}")
+        if s.rows:
+            lines = [s.header, ["---"] * len(s.header), *s.rows]
+            out.append("\n".join("| " + " | ".join(line) + " |" for line in lines))
+        out += s.notes
+        out += ["\n".join(f"> {line}" for line in t.splitlines()) for t in s.texts]
+    return "\n\n".join(out) + "\n"

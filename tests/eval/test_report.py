@@ -1,0 +1,69 @@
+"""The report: every kind of result, escaped, whole, and honest about broken files."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from adlm.cli import main
+from adlm.train.run import train
+from tests.conftest import make_config
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    home = tmp_path_factory.mktemp("report")
+    text = home / "corpus.txt"
+    text.write_text("\n".join(f"the law of the {w} is the law" for w in ("union", "sea") * 200))
+    train(make_config(text, steps=4, eval_every=2), home / "run")
+    assert main(["eval", "likelihood", str(home / "run"), "--limit", "4"]) == 0
+    return home / "run"
+
+
+def test_a_run_and_its_results_make_one_page(run, tmp_path):
+    evil = tmp_path / "samples.json"
+    row = {"entropy": {"mean": 1.0}, "distinct": {"2": 0.5}, "repetition": {"mean": 0.0}}
+    result = {
+        "command": "eval samples",
+        "rows": {"samples": row},
+        "examples": ["<script>x</script>"],
+    }
+    evil.write_text(json.dumps(result))
+    out = tmp_path / "out" / "report.html"
+    assert main(["report", str(run), str(evil), "--out", str(out), "--title", "A & B"]) == 0
+    page = out.read_text()
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+    assert "<title>A &amp; B</title>" in page
+    assert page.count("<section>") == 3
+    assert "data:image/png;base64," in page
+    assert not re.search(r"(src|href)=['\"]http", page)
+    assert "data_hash" in page
+    ppl = json.loads(next((run / "eval").glob("*.json")).read_text())["ppl"]
+    assert f"≤ {ppl:.2f}" in page
+    assert f"≤ {ppl:.2f}" in out.with_suffix(".md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("not json", "is not a JSON file"),
+        ("[1]", "it holds no object"),
+        ('{"command": "eval zeroshot"}', "is not a whole result of 'eval zeroshot'"),
+    ],
+)
+def test_a_broken_file_is_one_sentence(tmp_path, capsys, content, says):
+    file = tmp_path / "x.json"
+    file.write_text(content)
+    assert main(["report", str(file), "--out", str(tmp_path / "r.html")]) == 2
+    assert says in capsys.readouterr().err
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_missing_things_are_named(tmp_path, capsys):
+    assert main(["report", str(tmp_path / "no.json")]) == 2
+    assert "cannot be read" in capsys.readouterr().err
+    assert main(["report", str(tmp_path)]) == 2
+    assert "is neither a run nor a result" in capsys.readouterr().err
