@@ -47,7 +47,7 @@ $(VENV)/.run: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	@$(PIP) --editable '.[data,tokenizers,tensorboard,plots,judge,dev]' || $(NO_NETWORK)
+	@$(PIP) --editable '.[data,tokenizers,tensorboard,plots,judge,harness,dev]' || $(NO_NETWORK)
 	@$(PIP) --no-deps $(JUDGE) || $(NO_NETWORK)
 	@touch $@
 

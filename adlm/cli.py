@@ -30,6 +30,7 @@ COMMANDS = {
     "eval anchors": ("lens:start", "how good anchors are, and what poor ones do"),
     "eval samples": ("quality:start", "generative perplexity, entropy, repetition and MAUVE"),
     "eval efficiency": ("efficiency:start", "what generation costs, and the quality it buys"),
+    "eval harness": ("harness:start", "tasks of the lm-evaluation-harness"),
     "report": ("report:start", "one page of runs and result files"),
     "sample": ("sample:start", "generate texts from a checkpoint"),
     "infill": ("sample:infill", "fill the holes of a text"),
