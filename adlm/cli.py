@@ -16,7 +16,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any, get_type_hints
 
 from adlm.errors import UserError, nearest
@@ -135,6 +135,9 @@ def run(function: Callable[..., Any], name: str, words: list[str]) -> int:
     if "settings" in signature:
         kind = get_type_hints(function)["settings"]
         parser.add_class_arguments(kind, sub_configs=False)
+        given = signature["settings"].default  # a command may have defaults of its own
+        simple = [f.name for f in fields(kind) if not is_dataclass(getattr(given, f.name))]
+        parser.set_defaults({name: getattr(given, name) for name in simple})
     if words and not needed and own and not words[0].startswith("-"):
         words = [f"--{own[0]}", *words]  # the first option's name may be left out
     if needed and get_type_hints(function)[needed[0].lower()] == list[str]:

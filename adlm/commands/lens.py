@@ -16,11 +16,11 @@ from adlm.errors import UserError
 from adlm.eval import lens
 from adlm.eval.judge import Judge
 from adlm.eval.likelihood import evaluator, score, spread
-from adlm.eval.samples import Texts
+from adlm.eval.samples import Texts, cut
 from adlm.eval.samples import plain as plain_figures
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
-from adlm.process.anchors import Anchors
+from adlm.process.anchors import Anchors, on_cpu
 from adlm.progress import console
 from adlm.results import stamped, write_json
 from adlm.samplers import template
@@ -75,6 +75,8 @@ def start(
     if not isinstance(net, Anchored):
         raise UserError(f"{checkpoint_or_run} has no anchor network: its objective is "
                         f"{model.config.objective}")  # fmt: skip
+    if model.config.process.conditioned:
+        raise UserError("models that see the noise level are not supported")
     if net.causal:
         raise UserError("anchors are looked at under masks: an A2R checkpoint has none")
     judged = None if judge == "none" else Judge(judge, model.device)
@@ -89,6 +91,7 @@ def start(
     index = spread(len(data), rows)
     batches = [data.batch(part) for part in np.array_split(index, max(1, len(index) // 64))]
     rule = Anchors(model.config.anchor, model.vocab)
+    table = on_cpu(net.table())
     path = Path(out) if out else checkpoint.load(checkpoint_or_run).run / "eval" / "anchors.json"
     mask = model.vocab.mask
     result: dict[str, Any] = {
@@ -100,11 +103,11 @@ def start(
         "split": split,
         "rows": len(index),
         "seed": seed,
-        "bands": lens.bands(batches, rule, net.table()),
+        "bands": lens.bands(batches, rule, table),
     }
     console.print("predictions by masking ratio")
     result["by_ratio"] = lens.by_ratio(
-        nets, batches, rule, net.table(), mask, list(RATIOS), seed, model.device, how
+        nets, batches, rule, table, mask, list(RATIOS), seed, model.device, how
     )
     write_json(path, stamped(result, model.device, how))
     result["damage"] = []
@@ -119,7 +122,8 @@ def start(
                 found["generative_ppl"] = judged.score(found["examples"]).ppl
             result["damage"].append(found)
             write_json(path, stamped(result, model.device, how))
-    clean = [d for d in result["damage"] if d["ppl"] is not None]
+    first, *others = result["damage"]
+    clean = [first, *(d for d in others if d["dial"] > 0)]  # the undamaged point counts once
     accuracy = [d["anchor_accuracy"] for d in clean]
     result["correlation_nll"] = lens.correlation(accuracy, [d["nll"] for d in clean])
     write_json(path, stamped(result, model.device, how))
@@ -143,10 +147,10 @@ def harm(
 ) -> dict[str, Any]:
     """Anchor accuracy, bound and samples of the model with its anchors damaged."""
     objective = evaluator(model.config, model.vocab)
-    rule = Anchors(model.config.anchor, model.vocab)
+    rule, table = Anchors(model.config.anchor, model.vocab), on_cpu(net.table())
     with lens.damaged(net, name, dial, seed) as bridge:
         accuracy = lens.anchor_accuracy(
-            net, bridge, batches, rule, net.table(), model.vocab.mask, seed, model.device
+            net, bridge, batches, rule, table, model.vocab.mask, seed, model.device
         )
         found = score(
             net, objective, data, index, draws, seed, 64, model.device, precision, quiet=True
@@ -163,7 +167,7 @@ def harm(
             length = model.config.data.length
             how = Settings(n=texts, seed=seed, precision=precision, device=model.device)
             made = model.write(template.after("", length, model.vocab), how)
-            figures = plain_figures(Texts(made.texts, made.tokens.tolist(), {}))
+            figures = plain_figures(Texts(made.texts, cut(made), {}))
             entry |= {"entropy": figures["entropy"]["mean"], "examples": made.texts}
     return entry
 
@@ -201,7 +205,8 @@ def show(result: dict[str, Any]) -> None:
             f"| {d['damage']} | {d['dial']:g} | {d['anchor_accuracy']:.3f} | ≤ {d['ppl']:.2f} "
             f"| {entropy} |"
         )
-    shares = ", ".join(f"{b['share_anchors']:.0%}" for b in result["bands"])
+    found = [b["share_anchors"] for b in result["bands"]]
+    shares = ", ".join("-" if share is None else f"{share:.0%}" for share in found)
     print(f"\nanchors among tokens, from the commonest fifth of the text to the rarest: {shares}")
     if result["correlation_nll"] is not None:
         print(f"correlation of anchor accuracy and nats a token: {result['correlation_nll']:.2f}")

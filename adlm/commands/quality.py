@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +13,7 @@ from adlm.config import check, to_dict
 from adlm.data.corpus import open_rows
 from adlm.eval import samples
 from adlm.eval.judge import SMALL, Features, Judge, Sentences
-from adlm.eval.mauve import mauve
+from adlm.eval.mauve import FEWEST, mauve
 from adlm.eval.samples import Texts
 from adlm.results import stamped, write_json
 from adlm.samplers import template
@@ -35,7 +34,7 @@ def start(
     """Judge texts: generative perplexity, entropy, distinct n-grams, repetition and MAUVE together.
 
     Each figure alone misleads: a model that repeats itself has a low generative perplexity. Real
-    texts of the same length are judged beside, and against other real texts for MAUVE.
+    texts of the same length are judged beside, and for MAUVE against other real texts.
 
     Args:
         checkpoint_or_samples: A checkpoint or run, which is sampled, or a jsonl file of samples.
@@ -57,6 +56,9 @@ def start(
     if given.is_file():
         ours = samples.read(given)
         real = samples.read(Path(references)) if references else None
+        if real and real.about["unit"] != ours.about["unit"]:  # only words can be compared
+            ours = samples.read(given, by_words=True)
+            real = samples.read(Path(str(references)), by_words=True)
         path = Path(out) if out else given.with_suffix(".quality.json")
     else:
         check(settings.n >= 2, "--n", settings.n, "at least 2")
@@ -67,33 +69,42 @@ def start(
     result: dict[str, Any] = {"command": "eval samples", **ours.about, "seed": settings.seed}
     rows = {"samples": ours} | ({"real texts": real} if real else {})
     result["rows"] = {name: samples.plain(texts) for name, texts in rows.items()}
-    keep(path, result, device)
+    keep(path, result, device, settings)
     if judged:
         result["judge"] = judged.about
         for name, texts in rows.items():
             result["rows"][name]["generative_ppl"] = judged.score(texts.texts).ppl
-            keep(path, result, device)
+            keep(path, result, device, settings)
     if view and real:
-        result["features"] = view.about
-        points = view.features(real.texts)
-        half = len(points) // 2
-        order = np.random.default_rng(settings.seed).permutation(len(points))
-        ceiling = mauve(points[order[:half]], points[order[half:]], mauve_seeds)
-        result["rows"]["real texts"]["mauve"] = ceiling
-        found = mauve(view.features(ours.texts), points[order[: len(ours.texts)]], mauve_seeds)
-        result["rows"]["samples"]["mauve"] = found
-        keep(path, result, device)
+        compare(result, ours, real, view, mauve_seeds, settings.seed)
+        keep(path, result, device, settings)
     show(result)
     print(f"written to {path}")
+
+
+def compare(
+    result: dict[str, Any], ours: Texts, real: Texts, view: Features, seeds: int, seed: int
+) -> None:
+    """MAUVE of samples against real texts, and of real against real, with as many a side."""
+    count = min(len(ours.texts), len(real.texts) // 2)
+    if count < FEWEST:
+        result["no_mauve"] = f"MAUVE needs {FEWEST} samples and twice as many real texts"
+        return
+    result["features"] = view.about
+    order = np.random.default_rng(seed).permutation(len(real.texts))
+    points = view.features([real.texts[i] for i in order[: 2 * count]])
+    made = view.features(ours.texts[:count])
+    result["rows"]["samples"]["mauve"] = mauve(made, points[:count], seeds)
+    result["rows"]["real texts"]["mauve"] = mauve(points[count:], points[:count], seeds)
 
 
 def written(place: str, settings: Settings, split: str) -> tuple[Texts, Texts]:
     """Texts of a checkpoint, and twice as many real ones of the same length."""
     model = api.load(place, settings.device)
     length = model.config.data.length
-    data = replace(model.config.data, packing="wrap")
-    rows = open_rows(data, split, model.vocab)
-    real = samples.references(rows, model.vocab, 2 * settings.n, length, settings.seed)
+    rows = open_rows(model.config.data, split, model.vocab)
+    least = length if model.config.data.packing == "wrap" else 2
+    real = samples.references(rows, model.vocab, 2 * settings.n, least, settings.seed)
     made = model.write(template.after("", length, model.vocab), settings)
     about = {
         "checkpoint": str(place),
@@ -104,11 +115,11 @@ def written(place: str, settings: Settings, split: str) -> tuple[Texts, Texts]:
         "seconds": made.seconds,
         "examples": made.texts[:8],
     }
-    return Texts(made.texts, made.tokens.tolist(), about), real
+    return Texts(made.texts, samples.cut(made), about), real
 
 
-def keep(path: Path, result: dict[str, Any], device: str) -> None:
-    write_json(path, stamped(result, device, "fp32"))
+def keep(path: Path, result: dict[str, Any], device: str, settings: Settings) -> None:
+    write_json(path, stamped(result, device, devices.precision(settings.precision, device)))
 
 
 def show(result: dict[str, Any]) -> None:
@@ -116,6 +127,8 @@ def show(result: dict[str, Any]) -> None:
     print(samples.table(list(result["rows"].items())))
     if "judge" in result:
         print(f"generative perplexity by {result['judge']}; entropy in nats")
+    if "no_mauve" in result:
+        print(result["no_mauve"])
     for name, row in result["rows"].items():
         if "mauve" in row:
             what = "samples against real texts" if name == "samples" else "real against real"

@@ -7,7 +7,7 @@ from pathlib import Path
 from adlm.config import check
 from adlm.studies import ablate as ablation
 from adlm.studies import anchoring as comparison
-from adlm.studies.runner import Study, run, save
+from adlm.studies.runner import Study, gather, run, save
 
 
 def anchoring(
@@ -15,6 +15,7 @@ def anchoring(
     seeds: int = 3,
     workers: int = 1,
     threads: int = 0,
+    peek: bool = False,
     home: str = "runs/study-anchoring",
     out: str = "results/study-anchoring.json",
 ) -> None:
@@ -28,6 +29,7 @@ def anchoring(
         seeds: Seeds of ADLM and the matched MDLM; the other rows have one fewer.
         workers: Runs at a time.
         threads: Threads of each run; 0 = its share of the cores.
+        peek: Run nothing, only write the result of the runs that are done.
         home: Folder of the runs.
         out: Result file; a table (.md) and a plot (.png) are written beside it.
     """
@@ -35,7 +37,7 @@ def anchoring(
     check(seeds >= 1, "--seeds", seeds, "at least 1")
     rows = comparison.rows(tokens)
     study = Study("anchoring", rows, comparison.seeds(list(rows), seeds), Path(home))
-    save(study, run(study, workers, threads), Path(out))
+    save(study, gather(study) if peek else run(study, workers, threads), Path(out))
 
 
 def ablate(
@@ -44,6 +46,7 @@ def ablate(
     seeds: int = 1,
     workers: int = 1,
     threads: int = 0,
+    peek: bool = False,
     home: str = "runs/study-ablate",
     out: str = "results/study-ablate.json",
 ) -> None:
@@ -59,6 +62,7 @@ def ablate(
         seeds: Seeds of each row.
         workers: Runs at a time.
         threads: Threads of each run; 0 = its share of the cores.
+        peek: Run nothing, only write the result of the runs that are done.
         home: Folder of the runs.
         out: Result file; a table (.md) and a plot (.png) are written beside it.
     """
@@ -66,4 +70,4 @@ def ablate(
     check(seeds >= 1, "--seeds", seeds, "at least 1")
     rows = ablation.rows(axes, tokens)
     study = Study("ablation", rows, dict.fromkeys(rows, seeds), Path(home))
-    save(study, run(study, workers, threads), Path(out))
+    save(study, gather(study) if peek else run(study, workers, threads), Path(out))

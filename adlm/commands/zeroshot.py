@@ -108,7 +108,9 @@ def start(
         return score(model, objective, rows, spread(len(rows), limit), draws, seed, batch, gpu, how)
 
     def keep(done: dict[str, Any], skipped: dict[str, str]) -> None:
-        write_json(path, stamped({**settings, "sets": done, "skipped": skipped}, gpu, how))
+        every = {**known, **done}  # what an earlier run scored stays
+        missing = {name: why for name, why in skipped.items() if name not in every}
+        write_json(path, stamped({**settings, "sets": every, "skipped": missing}, gpu, how))
 
     done, skipped = run(
         names, base, saved.vocab, objective, packing, from_hub, scored, seed, known, keep

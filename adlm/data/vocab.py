@@ -80,9 +80,11 @@ class Vocab:
         """One token as it stands in a text, with the space that it brings along.
 
         Example:
-            >>> byte_vocab().piece(65)
-            'A'
+            >>> vocab = byte_vocab()
+            >>> [vocab.piece(t) for t in vocab.encode(["A b"])[0]]
+            ['A', ' ', 'b']
         """
+        token = int(token)
         name = self.tokenizer.id_to_token(token) or ""
         if isinstance(self.tokenizer.decoder, decoders.WordPiece):
             return name.removeprefix("##") if name.startswith("##") else f" {name}"

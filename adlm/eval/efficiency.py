@@ -12,12 +12,15 @@ import resource
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+import torch
 
 from adlm import api, registry
 from adlm.config import Config
 from adlm.errors import UserError
+from adlm.eval.samples import cut
 from adlm.models.sizes import flops_per_token
 from adlm.samplers import template
 
@@ -72,7 +75,7 @@ def measure(case: Case) -> dict[str, Any]:
     """Write the texts and say what it cost; the first batch only warms up."""
     model = api.load(case.checkpoint, case.device)
     given = template.after("", case.length, model.vocab)
-    seconds, nfe, texts, tokens = 0.0, 0.0, [], []
+    seconds, nfe, heads, texts, tokens = 0.0, 0.0, 0, [], []
     for low in range(-case.batch, case.texts, case.batch):
         count = case.batch if low < 0 else min(case.batch, case.texts - low)
         how = api.settings(
@@ -82,14 +85,16 @@ def measure(case: Case) -> dict[str, Any]:
             nucleus=case.nucleus,
             seed=case.seed + max(0, low),
             precision=case.precision,
+            at_once=case.batch,
         )
         made = model.write(given, how)
         if low < 0:
             continue
         seconds += made.seconds
         nfe += float(made.nfe.sum())
+        heads += made.heads
         texts += made.texts
-        tokens += made.tokens.tolist()
+        tokens += cut(made)
     passes = nfe / case.texts
     return {
         **asdict(case),
@@ -98,22 +103,33 @@ def measure(case: Case) -> dict[str, Any]:
         "seconds_per_text": seconds / case.texts,
         "tokens_per_s": case.texts * case.length / seconds,
         "nfe": passes,
-        "gflops_per_text": flops(model.config, model.vocab.size, case.length, passes) / 1e9,
-        "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "gflops_per_text": 1e-9
+        * flops(model.config, model.vocab.size, case.length, passes, heads / case.texts),
+        "peak_memory_mib": peak_memory(model.device),
         "samples": texts,
         "tokens": tokens,
     }
 
 
-def flops(config: Config, vocab: int, length: int, passes: float) -> float:
-    """FLOPs of one text: a causal pass is one position, a diffusion pass is all of them.
+def flops(config: Config, vocab: int, length: int, passes: float, heads: float) -> float:
+    """FLOPs of one text of `length` tokens with so many passes and head positions.
 
-    The vocabulary head runs once for each token that is written.
+    A diffusion pass is all positions; a causal one a single position that sees half of the text on
+    average.
     """
-    trunk = flops_per_token(config, vocab, head_share=0.0)
-    heads = 2.0 * config.model.width * vocab * length
+    seen = max(1, length // 2) if is_causal(config) else length
+    shaped = replace(config, data=replace(config.data, length=max(2, seen)))
     positions = passes if is_causal(config) else passes * length
-    return positions * trunk + heads
+    return (
+        positions * flops_per_token(shaped, vocab, 0.0) + heads * 2.0 * config.model.width * vocab
+    )
+
+
+def peak_memory(device: str) -> float:
+    """MiB: of the process, or on a GPU of its tensors."""
+    if device.startswith("cuda"):
+        return torch.cuda.max_memory_allocated() / 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def in_process(case: Case, threads: int) -> dict[str, Any]:

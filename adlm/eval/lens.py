@@ -82,6 +82,11 @@ def masked(
     return torch.where(hidden, mask, batch.x), hidden
 
 
+def segments(batch: Batch) -> Tensor:
+    """(B, L) what may see each other: as in training, padding is seen by none."""
+    return torch.where(batch.valid, 0, -1) if batch.segment is None else batch.segment
+
+
 @torch.no_grad()
 def by_ratio(
     models: dict[str, Denoiser],
@@ -104,9 +109,10 @@ def by_ratio(
             z, hidden = masked(batch, ratio, mask, generator)
             anchors.append(rule(batch.x, batch.valid, table)[hidden])
             target = batch.x[hidden].to(device)
+            segment, at = segments(batch).to(device), hidden.to(device)
             for name, model in models.items():
                 with autocast(precision, device):
-                    for label, logits in predictions(name, model, z.to(device), hidden.to(device)):
+                    for label, logits in predictions(name, model, z.to(device), segment, at):
                         tally = tallies.setdefault(label, Tally.empty())
                         tally.add(zero_masking(logits.float(), mask), target)
         is_anchor = torch.cat(anchors)
@@ -123,14 +129,16 @@ def by_ratio(
     return out
 
 
-def predictions(name: str, model: Denoiser, z: Tensor, at: Tensor) -> Iterator[tuple[str, Tensor]]:
+def predictions(
+    name: str, model: Denoiser, z: Tensor, segment: Tensor, at: Tensor
+) -> Iterator[tuple[str, Tensor]]:
     """(network, (N, V) logits) at the positions `at`."""
     if isinstance(model, Anchored):
-        states = model.states(z)
+        states = model.states(z, segment)
         yield "anchor network", model.anchor_head(states.anchor[at])
         yield name, model.head(states.denoiser[at])
     else:
-        yield name, model.head(model.hidden(z)[at])
+        yield name, model.head(model.hidden(z, segment)[at])
 
 
 def bands(
@@ -249,7 +257,7 @@ def anchor_accuracy(
     right = total = 0
     for batch in batches:
         z, hidden = masked(batch, 0.5, mask, generator)
-        model.states(z.to(device))
+        model.states(z.to(device), segments(batch).to(device))
         chosen = hidden & rule(batch.x, batch.valid, table)
         logits = model.anchor_head(bridge.seen[0][chosen.to(device)].float())
         logits[:, mask] = -torch.inf

@@ -18,6 +18,7 @@ from adlm.data.pack import Rows
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.eval.texts import distinct, entropy, mean_sd, repetition
+from adlm.samplers.generate import Samples
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,18 @@ class Texts:
     about: dict[str, Any]
 
 
-def read(path: Path) -> Texts:
-    """Samples as `adlm sample --json` writes them: {"text": ..., "tokens": [...]}; words count
-    as tokens where there are none."""
-    texts, tokens = [], []
+def read(path: Path, by_words: bool = False) -> Texts:
+    """Samples as `adlm sample --json` writes them: {"text": ..., "tokens": [...]}.
+
+    Where a text has no tokens, or if asked for, words are counted instead.
+    """
+    texts, tokens, spoken = [], [], []
     words: dict[str, int] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not UTF-8 text") from None
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
@@ -45,12 +52,15 @@ def read(path: Path) -> Texts:
         if not isinstance(text, str):
             raise UserError(f"{path} line {number}: the text must be a string")
         texts.append(text)
-        tokens.append(
-            record.get("tokens") or [words.setdefault(w, len(words)) for w in text.split()]
-        )
+        own = record.get("tokens")
+        tokens.append(own if isinstance(own, list) else None)
+        spoken.append([words.setdefault(w, len(words)) for w in text.split()])
     if len(texts) < 2:
         raise UserError(f"{path} must have at least two samples, found {len(texts)}")
-    return Texts(texts, tokens, {"samples": str(path)})
+    counted = [t for t in tokens if t is not None]
+    if by_words or len(counted) < len(texts):
+        return Texts(texts, spoken, {"samples": str(path), "unit": "words"})
+    return Texts(texts, counted, {"samples": str(path), "unit": "tokens"})
 
 
 def plain(found: Texts) -> dict[str, Any]:
@@ -66,20 +76,22 @@ def plain(found: Texts) -> dict[str, Any]:
 
 
 def references(rows: Rows, vocab: Vocab, count: int, length: int, seed: int) -> Texts:
-    """Real texts of the same length, each used once."""
-    full = np.flatnonzero(rows.count >= length)
+    """Real texts, each used once: rows of at least `length` tokens, at most the rows' own."""
+    full = np.flatnonzero(rows.count >= min(length, rows.length))
     if len(full) < count:
         raise UserError(
             f"the reference split has {len(full)} rows of {length} tokens, {count} are needed: "
             "take fewer samples"
         )
-    chosen = np.random.default_rng(seed).permutation(full)[:count]
-    x = rows.batch(np.sort(chosen)).x.numpy()[:, :length]
-    return Texts(decode(x, vocab), x.tolist(), {})
+    chosen = np.sort(np.random.default_rng(seed).permutation(full)[:count])
+    x = rows.batch(chosen).x.numpy()
+    tokens = [row[:end].tolist() for row, end in zip(x, rows.count[chosen], strict=True)]
+    return Texts([vocab.decode(t) for t in tokens], tokens, {})
 
 
-def decode(tokens: np.ndarray, vocab: Vocab) -> list[str]:
-    return [vocab.decode(row) for row in tokens]
+def cut(made: Samples) -> list[list[int]]:
+    """The tokens of generated texts, each up to its end."""
+    return [row[:end].tolist() for row, end in zip(made.tokens, made.ends, strict=True)]
 
 
 def table(rows: Sequence[tuple[str, dict[str, Any]]]) -> str:

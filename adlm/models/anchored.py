@@ -55,7 +55,8 @@ class LinearBridge(nn.Module):
 
     def folded(self, head: nn.Linear) -> tuple[Tensor, Tensor]:
         """(P W_o: (D, D), P b + p: (D,)), once per change of the weights when not training."""
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled():  # training: a fused optimiser's step leaves no version behind
+            self._kept = None
             return self._fold(head)
         parts = (self.project.weight, self.project.bias, head.weight, head.bias)
         key = tuple(n for p in parts for n in (p.data_ptr(), p._version))

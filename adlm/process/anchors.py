@@ -51,6 +51,11 @@ class Table:
         return cls(*made, torch.tensor(float(len(rows)), dtype=torch.float64))
 
 
+def on_cpu(table: Table | None) -> Table | None:
+    """The counts where data are read."""
+    return None if table is None else Table(*(t.cpu() for t in vars(table).values()))
+
+
 Rule = Callable[[Tensor, Tensor, AnchorConfig, Table | None], Tensor]
 
 

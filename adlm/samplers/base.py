@@ -40,6 +40,7 @@ class Canvas:
     chance: Tensor = field(init=False)  # (B, L) uniform numbers of this step, for positions
     token_chance: Tensor = field(init=False)  # (B, L) and for tokens
     nfe: Tensor = field(init=False)  # (B,) network passes of each row
+    heads: int = field(init=False, default=0)  # positions at which a vocabulary head was computed
     probability: Tensor = field(init=False)  # (B, L) of a token when it was written
     block: slice = field(init=False, default_factory=lambda: slice(None))
     window: slice = field(init=False, default_factory=lambda: slice(None))
@@ -111,6 +112,7 @@ class Canvas:
     def logits(self, positions: Tensor) -> Tensor:
         """(N, V) logits at the given positions: (B, L) bool, row by row."""
         self.look(positions)
+        self.heads += int(positions.sum())
         assert self._hidden is not None
         with torch.no_grad(), devices.autocast(self.precision, str(self.z.device)):
             return self.model.head(self._hidden[positions])
@@ -118,6 +120,7 @@ class Canvas:
     def anchor_logits(self, positions: Tensor) -> Tensor:
         """(N, V) the anchor network's logits at the given positions."""
         self.look(positions)
+        self.heads += int(positions.sum())
         assert isinstance(self.model, Anchored)
         assert self._anchor is not None
         with torch.no_grad(), devices.autocast(self.precision, str(self.z.device)):

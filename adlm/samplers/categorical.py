@@ -55,13 +55,16 @@ class Draw:
     def __call__(self, logits: Tensor, u: Tensor, forbid: int) -> tuple[Tensor, Tensor]:
         """Tokens by inverse transform of u: (N,) in [0, 1), and their probabilities: (N,).
 
+        The probabilities are the model's own, whatever was cut off for the draw.
+
         Example:
             >>> logits = torch.tensor([[0.0, 0.0, -100.0]])
             >>> Draw()(logits, torch.tensor([0.75], dtype=torch.float64), forbid=2)[0]
             tensor([1])
         """
-        p = self.probabilities(logits, forbid)
+        own = Draw().probabilities(logits, forbid)
+        p = own if self == Draw() else self.probabilities(logits, forbid)
         edges = p.cumsum(dim=1)
         token = torch.searchsorted(edges, u[:, None] * edges[:, -1:], right=True)
         token = token.clamp(max=p.shape[1] - 1)
-        return token.squeeze(1), p.gather(1, token).squeeze(1)
+        return token.squeeze(1), own.gather(1, token).squeeze(1)

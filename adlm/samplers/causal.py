@@ -32,6 +32,7 @@ def run_causal(
                 h = canvas.model.hidden(seen)[:, -1]
             logits = canvas.model.head(h)
         canvas.nfe += 1
+        canvas.heads += batch
         u = canvas.random.uniform(1)[:, 0].to(device)
         token, probability = canvas.draw(logits, u, canvas.mask)
         chosen = torch.zeros_like(canvas.open)

@@ -20,8 +20,6 @@ from adlm.samplers.categorical import Draw
 from adlm.samplers.causal import run_causal
 from adlm.samplers.random import RowRandom
 
-ROWS_AT_ONCE = 64
-
 
 @dataclass(frozen=True)
 class Settings:
@@ -38,6 +36,7 @@ class Settings:
         seed: Seed; text i is the same whatever n is.
         precision: fp32 by default; bf16 is faster and less exact.
         device: auto, cpu, cuda or cuda:N.
+        at_once: Texts that are written at once; never changes the result.
     """
 
     n: int = 1
@@ -48,10 +47,12 @@ class Settings:
     seed: int = 0
     precision: str = "fp32"
     device: str = "auto"
+    at_once: int = 64
 
     def __post_init__(self) -> None:
         check(self.n >= 1, "--n", self.n, "at least 1")
         check(self.steps is None or self.steps >= 1, "--steps", self.steps, "at least 1")
+        check(self.at_once >= 1, "--at_once", self.at_once, "at least 1")
         check(0 <= self.seed < 2**31, "--seed", self.seed, "in [0, 2^31)")
         ways = ("auto", "bf16", "fp32")
         check(self.precision in ways, "--precision", self.precision, f"one of {', '.join(ways)}")
@@ -62,8 +63,10 @@ class Samples:
     """Generated rows and what they cost."""
 
     tokens: np.ndarray  # (n, L)
+    ends: np.ndarray  # (n,) tokens up to the end of the text
     texts: list[str]
     nfe: np.ndarray  # (n,) network passes of each row
+    heads: int  # positions at which a vocabulary head was computed, over all rows
     seconds: float
     sampler: str
     seed: int
@@ -107,6 +110,8 @@ def generate(
     if length > most and sampler != "blocks":
         longer = "" if sampler == "causal" else " (the sampler blocks writes longer texts)"
         raise UserError(f"the text is to have {length} tokens, and only {most} fit{longer}")
+    if config.process.conditioned:
+        raise UserError("sampling from models that see the noise level is not supported")
     policy = None
     if sampler != "causal":
         schedule = make_schedule(config.process.schedule)
@@ -119,9 +124,9 @@ def generate(
     elif settings.policy:
         raise UserError("the sampler causal has no options")
     began = time.monotonic()
-    tokens, nfe = [], []
-    for low in range(0, settings.n, ROWS_AT_ONCE):
-        rows = range(low, min(settings.n, low + ROWS_AT_ONCE))
+    tokens, nfe, heads = [], [], 0
+    for low in range(0, settings.n, settings.at_once):
+        rows = range(low, min(settings.n, low + settings.at_once))
         z = torch.from_numpy(template).expand(len(rows), -1).clone().to(device)
         random = RowRandom(settings.seed, rows)
         fixed = z != vocab.mask
@@ -134,7 +139,13 @@ def generate(
             run(canvas, policy, settings.steps or length, watch)
         tokens.append(canvas.z.cpu().numpy())
         nfe.append(canvas.nfe.numpy())
+        heads += canvas.heads
     made = np.concatenate(tokens)
     seconds = time.monotonic() - began
-    texts = [vocab.decode(row) for row in made]
-    return Samples(made, texts, np.concatenate(nfe), seconds, sampler, settings.seed)
+    ends = np.full(len(made), length)
+    if config.data.packing == "document":  # nothing after the end of a document was ever trained
+        ended = made == vocab.eos
+        ends = np.where(ended.any(axis=1), ended.argmax(axis=1) + 1, length)
+    texts = [vocab.decode(row[:end]) for row, end in zip(made, ends, strict=True)]
+    passes = np.concatenate(nfe)
+    return Samples(made, ends, texts, passes, heads, seconds, sampler, settings.seed)

@@ -41,7 +41,7 @@ def holes(text: str, vocab: Vocab) -> np.ndarray:
         if own_space and before.endswith(" "):
             before = before[:-1]
         size = int(found.group(1) or 1)
-        check(size >= 1, found.group(), size, "a hole of at least 1 token")
+        check(1 <= size < 2**24, found.group(), size, "a hole of at least 1 token (below 2^24)")
         parts += [ids(before, vocab), np.full(size, vocab.mask)]
         end = found.end()
     if not parts:

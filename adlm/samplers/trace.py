@@ -13,7 +13,7 @@ from adlm.config import Config
 from adlm.data.vocab import Vocab
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
-from adlm.process.anchors import NEEDS_TABLE, Anchors
+from adlm.process.anchors import NEEDS_TABLE, Anchors, on_cpu
 from adlm.samplers.base import Canvas
 
 
@@ -69,8 +69,7 @@ class Trace:
         if config.anchor.rule in NEEDS_TABLE and table is None:
             return  # the counts are not in this checkpoint
         rule = Anchors(config.anchor, self.vocab)
-        table = None if table is None else type(table)(*(t.cpu() for t in vars(table).values()))
-        self.anchors = rule(x, torch.ones_like(x, dtype=torch.bool), table).numpy()
+        self.anchors = rule(x, torch.ones_like(x, dtype=torch.bool), on_cpu(table)).numpy()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; token texts once each."""

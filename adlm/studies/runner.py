@@ -189,6 +189,8 @@ def gather(study: Study) -> dict[str, Any]:
                 "data_hash": results[0]["data_hash"],
             }
         )
+    if not rows:
+        raise UserError(f"no run of the study in {study.home} is done yet")
     result = {"study": study.name, "rows": rows}
     device = devices.pick()
     config = next(iter(study.rows.values()))

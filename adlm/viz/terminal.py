@@ -83,7 +83,9 @@ def keys() -> Iterator:
         if not select.select([handle], [], [], limit)[0]:
             return ""
         raw = os.read(handle, 8)
-        return names.get(raw, raw[:1].decode(errors="replace")) if raw else "eof"
+        if raw.startswith(b"\x1b") and len(raw) > 1:
+            return names.get(raw[:3], "other")
+        return raw[:1].decode(errors="replace") if raw else "eof"
 
     try:
         tty.setcbreak(handle)

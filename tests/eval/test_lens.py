@@ -83,6 +83,25 @@ def test_bands_of_frequency_have_equal_weight():
     assert [b["share_anchors"] for b in found] == [0.0, 0.5]
 
 
+def test_an_empty_band_says_so():
+    x = torch.tensor([[1, 1, 1, 1, 1, 1, 2, 3]])
+    batch = Batch(x, torch.ones_like(x, dtype=torch.bool))
+    found = lens.bands([batch], Anchors(AnchorConfig(), byte_vocab()), None)
+    assert None in [b["share_anchors"] for b in found]
+
+
+def test_padding_is_not_seen():
+    net, batch = network(), tokens()
+    batch.valid[:, 5:] = False
+    other = Batch(torch.where(batch.valid, batch.x, 3), batch.valid)
+    rule = Anchors(AnchorConfig(), byte_vocab())
+    a, b = (
+        lens.by_ratio({"d": net}, [x], rule, None, 257, [0.5], 0, "cpu", "fp32")
+        for x in (batch, other)
+    )
+    assert a == b
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     home = tmp_path_factory.mktemp("lens")

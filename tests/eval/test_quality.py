@@ -79,6 +79,35 @@ def test_samples_from_a_file_are_judged_too(judge, tmp_path):
     assert "mauve" not in result
 
 
+def test_tokens_and_words_are_not_mixed(judge, tmp_path):
+    file, real = tmp_path / "s.jsonl", tmp_path / "real.jsonl"
+    file.write_text(
+        '{"text": "w1 w2", "tokens": [1, 2, 3, 4]}\n{"text": "w3\u2028w4", "tokens": [5]}\n'
+    )
+    real.write_text('{"text": "w1 w2 w3", "tokens": 3}\n{"text": "w4 w5"}\n')
+    words = ["eval", "samples", str(file), "--judge", str(judge)]
+    assert main(words) == 0
+    found = json.loads((tmp_path / "s.quality.json").read_text())
+    assert (found["unit"], found["rows"]["samples"]["tokens"]) == ("tokens", 5)
+    assert main([*words, "--references", str(real)]) == 0
+    found = json.loads((tmp_path / "s.quality.json").read_text())
+    assert found["unit"] == "words"
+    assert [r["tokens"] for r in found["rows"].values()] == [4, 5]
+    assert "MAUVE needs 16 samples" in found["no_mauve"]
+
+
+def test_the_command_has_its_own_default(capsys):
+    with pytest.raises(SystemExit):
+        main(["eval", "samples", "--help"])
+    assert "default: 128" in capsys.readouterr().out
+
+
+def test_a_file_that_is_not_text_is_named(judge, tmp_path, capsys):
+    (tmp_path / "s.jsonl").write_bytes(b'{"text": "caf\xe9"}\n')
+    assert main(["eval", "samples", str(tmp_path / "s.jsonl"), "--judge", str(judge)]) == 2
+    assert "is not UTF-8 text" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [

@@ -74,6 +74,8 @@ def test_missing_sets_are_named_and_a_second_run_does_nothing_again(
     monkeypatch.setattr("adlm.commands.zeroshot.score", lambda *a: pytest.fail("scored twice"))
     assert main(words) == 0
     assert json.loads(out.read_text())["sets"] == first["sets"]
+    assert main([*words, "--sets", "[arxiv]"]) == 2
+    assert json.loads(out.read_text())["sets"] == first["sets"], "what was scored stays"
 
 
 def test_the_published_packing_depends_on_its_workers():

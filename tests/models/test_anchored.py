@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from adlm.config import Config, ModelConfig
+from adlm.config import Config, ModelConfig, OptimConfig
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
 from adlm.models.sizes import parameters
 from adlm.recipes import recipe
+from adlm.train.optim import Optimizers
 
 BRIDGES = ["linear", "softmax", "embedding", "hidden"]
 
@@ -62,6 +63,17 @@ def test_the_fold_is_kept_for_inference_and_follows_the_weights():
         changed = net.hidden(x)
         assert not torch.allclose(changed, first)
         assert torch.allclose(changed, net.states(x, literal=True).denoiser, rtol=1e-9)
+
+
+def test_the_kept_fold_never_outlives_a_step_of_the_optimiser():
+    """A fused AdamW changes weights in place without a new version number."""
+    net, x = model("linear").float(), tokens()
+    optim = Optimizers(net, OptimConfig(lr=0.1, warmup=0))
+    for step in range(3):
+        with torch.no_grad():
+            assert torch.allclose(net.hidden(x), net.states(x, literal=True).denoiser, atol=1e-4)
+        net.head(net.hidden(x)).square().mean().backward()
+        optim.step(step, 10)
 
 
 @pytest.mark.parametrize("bridge", BRIDGES)

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import Tensor, nn
 
 import adlm
+import adlm.api
 import adlm.errors
 from adlm.cli import main
 from adlm.config import Config, ModelConfig
@@ -24,6 +26,7 @@ from adlm.models.anchored import Anchored
 from adlm.objectives.subs import zero_masking
 from adlm.process.schedule import make_schedule
 from adlm.registry import lookup, names
+from adlm.samplers import template
 from adlm.samplers.base import Canvas, Policy, make_policy, run
 from adlm.samplers.categorical import Draw
 from adlm.samplers.causal import run_causal
@@ -252,8 +255,6 @@ def test_confidence_writes_the_surest_position_first(by):
     policy = make_policy("confidence", make_schedule("log-linear"), {"by": by})
     run(made, policy, 4, lambda n, c: order.append((c.z != MASK)[0].nonzero()[:, 0].tolist()))
     surest = int(p.max(dim=1).values.argmax())  # of two tokens all three measures agree
-    if by == "probability":  # of a greedy draw it is 1 everywhere: the first position
-        surest = 0
     assert order[1] == [surest]
     assert [len(o) for o in order] == [0, 1, 2, 3, 4]
 
@@ -421,6 +422,7 @@ def test_bad_input_is_one_sentence(runs, words, says, capsys):
         ("no hole here", "the template has no hole: write [MASK]"),
         ("a [MASK:40] b", "the text is to have 44 tokens, and only 16 fit"),
         ("a [MASK:0] b", "[MASK:0] must be a hole of at least 1 token"),
+        ("a [MASK:99999999999999999999] b", "must be a hole of at least 1 token"),
     ],
 )
 def test_a_bad_template_is_one_sentence(runs, text, says, capsys):
@@ -453,6 +455,29 @@ def test_long_texts_by_blocks(runs):
     tokens = model.vocab.encode(made)[0]
     assert made[0].startswith("the ")
     assert len(tokens) > 16
+
+
+def test_a_document_ends_at_its_end(runs):
+    model = adlm.load(runs / "ar")
+    alone = replace(model.config, data=replace(model.config.data, packing="document"))
+    made = model.write(template.after("", 16, model.vocab), adlm.api.settings(n=40))
+    same = replace(model, config=alone).write(
+        template.after("", 16, model.vocab), adlm.api.settings(n=40)
+    )
+    assert (made.tokens == same.tokens).all()
+    assert (made.ends == 16).all()
+    for row, end in zip(same.tokens, same.ends, strict=True):
+        assert model.vocab.eos not in row[: end - 1]
+        assert end == 16 or row[end - 1] == model.vocab.eos
+
+
+def test_a_model_that_sees_the_noise_level_is_refused(runs):
+    model = adlm.load(runs / "mdlm")
+    shape = replace(model.config.model, time=8)
+    process = replace(model.config.process, conditioned=True)
+    timed = replace(model, config=replace(model.config, model=shape, process=process))
+    with pytest.raises(adlm.errors.UserError, match="see the noise level"):
+        timed.generate()
 
 
 def test_unknown_settings_are_named(runs):

@@ -55,10 +55,9 @@ def test_a_trace_plays_back_to_the_texts(run):
     assert trace.anchors.shape == (3, 16)
 
 
-def test_rows_of_later_batches_are_kept_apart(run, monkeypatch):
-    monkeypatch.setattr("adlm.samplers.generate.ROWS_AT_ONCE", 2)
+def test_rows_of_later_batches_are_kept_apart(run):
     model = adlm.load(run)
-    trace = model.trace(n=5, seed=4)
+    trace = model.trace(n=5, seed=4, at_once=2)
     texts = model.generate(n=5, seed=4)
     assert [model.vocab.decode(trace.tokens(r)) for r in range(5)] == texts
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import pytest
 
+from adlm.cli import main
 from adlm.config import to_dict
 from adlm.errors import UserError
 from adlm.models.sizes import flops_per_token, match, parameters
@@ -97,6 +98,13 @@ def test_a_study_runs_and_is_not_done_twice(text_file, tmp_path, capsys):
     again = run(study, workers=1)
     assert [c.result.stat().st_mtime_ns for c in study.cells()] == written
     assert table(again) == table(result)
+
+
+def test_peeking_at_a_study_runs_nothing(tmp_path, capsys):
+    words = ["study", "anchoring", "--peek", "--home", str(tmp_path / "none")]
+    assert main([*words, "--out", str(tmp_path / "s.json")]) == 2
+    assert "is done yet" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_failing_run_is_named(text_file, tmp_path):
