@@ -106,7 +106,7 @@ def _local(declared: DataSet, path: Path, name: str, split: str) -> Source:
     def read() -> Iterator[str]:
         return map(declared.detokenize, declared.read(path, split))
 
-    inner = sorted(path.glob("*")) if path.is_dir() else [path]
+    inner = sorted(p for p in path.glob("*") if p.is_file()) if path.is_dir() else [path]
     size = sum(p.stat().st_size for p in inner)
     if not size:
         raise UserError(f"{path} is empty")

@@ -17,6 +17,19 @@ def read(name, split="train", **settings) -> list[str]:
     return list(open_source(DataConfig(name=str(name), **settings), split).documents())
 
 
+def test_the_standard_library_is_split_by_module(tmp_path):
+    """Also where a data folder is named: what lies around it is not read."""
+    (tmp_path / "stdlib").mkdir()
+    (tmp_path / "other.py").write_text("x = 1")
+    config = DataConfig(name="stdlib", dir=str(tmp_path))
+    parts = {s: set(open_source(config, s).documents()) for s in ("train", "valid", "test")}
+    assert len(parts["train"]) > 5 * len(parts["test"]) > 0
+    assert not parts["train"] & parts["test"]
+    assert not parts["train"] & parts["valid"]
+    assert "x = 1" not in parts["train"]
+    assert any("def dataclass(" in text for part in parts.values() for text in part)
+
+
 def test_sotu_is_split_by_document_over_all_periods():
     parts = {split: read("sotu", split) for split in ("train", "valid", "test")}
     assert {k: len(v) for k, v in parts.items()} == {"train": 200, "valid": 25, "test": 24}
