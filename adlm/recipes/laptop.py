@@ -32,7 +32,7 @@ def laptop_ar() -> Config:
 
 @register("recipe", "laptop-adlm")
 def laptop_adlm() -> Config:
-    """ADLM with as many blocks, one of them the anchor network; the best bridge of the ablation."""
+    """ADLM with as many blocks, one of them the anchor network, and the embedding bridge."""
     return anchored(laptop_mdlm(), "adlm", AnchorConfig(gamma=1.0), **NETWORK)
 
 
