@@ -15,7 +15,6 @@ this measures the whole run. `--every 1` runs all steps one after the other. AR 
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +34,7 @@ from adlm.samplers.causal import run_causal
 from adlm.samplers.confidence import Confidence
 from adlm.samplers.first_hitting import FirstHitting
 from adlm.samplers.random import RowRandom
-from adlm.samplers.remask import Remasking, unmask_chance
+from adlm.samplers.remask import Move, Remasking
 
 V, LENGTH, STEPS, BATCH = 50258, 256, 256, 8
 MASK = V - 1
@@ -67,10 +66,10 @@ def literal_step(
     p = logits.softmax(dim=-1)
     gumbel = -(torch.rand_like(p).clamp_(min=1e-300).log_()).log_()
     drawn = (p.log_() + gumbel).argmax(dim=-1)  # (B, L)
-    alpha_t, alpha_s = policy.alphas(t, s)
-    sigma = policy.sigma(alpha_t, alpha_s, t, s) if isinstance(policy, Remasking) else 0.0
+    move = Move(t, s, *policy.alphas(t, s), LENGTH)
+    sigma = policy.sigma(move) if isinstance(policy, Remasking) else 0.0
     u = torch.rand(z.shape)
-    write = (z == MASK) & (u < unmask_chance(alpha_t, alpha_s, sigma))
+    write = (z == MASK) & (u < move.unmask(sigma))
     back = (z != MASK) & (u < sigma)
     return torch.where(write, drawn, torch.where(back, MASK, z))
 
@@ -174,7 +173,8 @@ def main() -> None:
     for name, ratio in ratios.items():
         print(f"{name}: {ratio:.1f}x as fast as literal")
     settings = {"vocabulary": V, "length": LENGTH, "steps": STEPS, "batch": BATCH, "seed": 0}
-    result = {"command": sys.argv, **settings, "cases": found, "times_as_fast_as_literal": ratios}
+    command = f"benchmarks/sampling.py --timed {given.timed} --every {given.every}"
+    result = {"command": command, **settings, "cases": found, "times_as_fast_as_literal": ratios}
     write_json(Path(given.out), stamped(result, "cpu", given.precision))
 
 

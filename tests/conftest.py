@@ -47,6 +47,13 @@ def text_file(tmp_path: Path) -> Path:
     return path
 
 
+def small_corpus(home: Path) -> Path:
+    """Four hundred short lines of two kinds."""
+    path = home / "corpus.txt"
+    path.write_text("\n".join(f"the law of the {w} is the law" for w in ("union", "sea") * 200))
+    return path
+
+
 def make_config(corpus: Path | str, objective: str = "mdlm", **train: object) -> Config:
     """A run that takes a second."""
     settings: dict = {"steps": 8, "batch": 4, "precision": "fp32", "log_every": 1, "eval_rows": 4}

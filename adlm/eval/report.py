@@ -17,7 +17,7 @@ from typing import Any
 
 from adlm.errors import UserError
 from adlm.train.log import read
-from adlm.viz.plots import Line, figure_of, require
+from adlm.viz.plots import Line, curves
 
 
 @dataclass
@@ -245,9 +245,8 @@ def png(
     panels: dict[str, list[Line]], x: str, y: str, log_x: bool = False, log_y: bool = False
 ) -> bytes:
     """A plot as bytes."""
-    require()
     buffer = io.BytesIO()
-    figure_of(buffer, panels, x, y, log_x, log_y)
+    curves(buffer, panels, x, y, log_x, log_y)
     return buffer.getvalue()
 
 

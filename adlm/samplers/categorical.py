@@ -18,8 +18,8 @@ class Draw:
         temperature: Divides the logits; 0 takes the likeliest token.
         top_k: Keep only so many of the likeliest tokens; 0 = all.
         nucleus: Keep the likeliest tokens up to this share of the probability; 1 = all.
-        compat: The published code's nucleus: of the tokens with which the share is first reached
-            or passed, the last is left out too (the likeliest always stays).
+        compat: The published code's nucleus, which leaves out the token that passes the share (the
+            likeliest always stays).
     """
 
     temperature: float = 1.0

@@ -28,37 +28,51 @@ from adlm.samplers.base import Canvas, Policy
 
 
 @dataclass(frozen=True)
+class Move:
+    """One step of the clock, for rows of `length` positions.
+
+    Example:
+        >>> round(Move(0.5, 0.4, 0.9, 0.9, 64).unmask(sigma=0.02), 4)  # amid remdm-loop
+        0.18
+    """
+
+    t: float
+    s: float
+    alpha_t: float
+    alpha_s: float
+    length: int
+
+    @property
+    def most(self) -> float:
+        """sigma_max, the largest remasking probability that the step allows."""
+        return min(1.0, (1 - self.alpha_s) / self.alpha_t) if self.alpha_t > 0 else 1.0
+
+    def unmask(self, sigma: float) -> float:
+        """Probability with which a masked position gets a token."""
+        return min(1.0, (self.alpha_s - (1 - sigma) * self.alpha_t) / (1 - self.alpha_t))
+
+
+@dataclass(frozen=True)
 class Remasking(Policy):
     """A rule overrides `sigma`."""
 
-    def sigma(self, alpha_t: float, alpha_s: float, t: float, s: float) -> float:
+    def sigma(self, move: Move) -> float:
+        """The remasking probability; what is above `move.most` is cut off."""
         raise NotImplementedError
 
+    def move(self, t: float, s: float, length: int) -> Move:
+        return Move(t, s, *self.alphas(t, s), length)
+
     def step(self, canvas: Canvas, t: float, s: float) -> None:
-        alpha_t, alpha_s = self.alphas(t, s)
-        most = sigma_max(alpha_t, alpha_s)
-        sigma = min(self.sigma(alpha_t, alpha_s, t, s), most)
-        chance = unmask_chance(alpha_t, alpha_s, sigma)
-        back = self.taken_back(canvas, sigma)
-        chosen = canvas.open & (canvas.chance < chance)
-        if chosen.any():  # the network sees the canvas as it was at t
-            tokens, probability = canvas.propose(chosen)
-            canvas.write(chosen, tokens, probability)
+        move = self.move(t, s, canvas.z[:, canvas.block].shape[1])
+        sigma = min(self.sigma(move), move.most)
+        back = self.taken_back(canvas, move, sigma)
+        canvas.fill(canvas.open & (canvas.chance < move.unmask(sigma)))
         canvas.remask(back)
 
-    def taken_back(self, canvas: Canvas, sigma: float) -> torch.Tensor:
+    def taken_back(self, canvas: Canvas, move: Move, sigma: float) -> torch.Tensor:
         """(B, L) written positions that are masked again."""
         return canvas.written & (canvas.chance < sigma)
-
-
-def sigma_max(alpha_t: float, alpha_s: float) -> float:
-    """The largest remasking probability that a step from alpha_t to alpha_s allows."""
-    return min(1.0, (1 - alpha_s) / alpha_t) if alpha_t > 0 else 1.0
-
-
-def unmask_chance(alpha_t: float, alpha_s: float, sigma: float) -> float:
-    """Probability with which a masked position gets a token."""
-    return min(1.0, (alpha_s - (1 - sigma) * alpha_t) / (1 - alpha_t))
 
 
 @register("sampler", "remdm-cap")
@@ -71,7 +85,7 @@ class Cap(Remasking):
     def __post_init__(self) -> None:
         check(0 <= self.eta <= 1, "--policy.eta", self.eta, "in [0, 1]")
 
-    def sigma(self, alpha_t: float, alpha_s: float, t: float, s: float) -> float:
+    def sigma(self, move: Move) -> float:
         return self.eta
 
 
@@ -85,8 +99,8 @@ class Rescale(Remasking):
     def __post_init__(self) -> None:
         check(0 <= self.eta <= 1, "--policy.eta", self.eta, "in [0, 1]")
 
-    def sigma(self, alpha_t: float, alpha_s: float, t: float, s: float) -> float:
-        return self.eta * sigma_max(alpha_t, alpha_s)
+    def sigma(self, move: Move) -> float:
+        return self.eta * move.most
 
 
 @register("sampler", "remdm-switch")
@@ -100,8 +114,8 @@ class Switch(Cap):
         super().__post_init__()
         check(0 <= self.t_switch <= 1, "--policy.t_switch", self.t_switch, "in [0, 1]")
 
-    def sigma(self, alpha_t: float, alpha_s: float, t: float, s: float) -> float:
-        return self.eta if t <= self.t_switch else 0.0
+    def sigma(self, move: Move) -> float:
+        return self.eta if move.t <= self.t_switch else 0.0
 
 
 @register("sampler", "remdm-conf")
@@ -118,25 +132,19 @@ class Conf(Remasking):
 
     published: bool = False
 
-    def sigma(self, alpha_t: float, alpha_s: float, t: float, s: float) -> float:
-        return sigma_max(alpha_t, alpha_s)
+    def sigma(self, move: Move) -> float:
+        return 0.0 if self.published else move.most / move.length
 
-    def step(self, canvas: Canvas, t: float, s: float) -> None:
-        alpha_t, alpha_s = self.alphas(t, s)
-        most = sigma_max(alpha_t, alpha_s)
-        small = most / canvas.z[:, canvas.block].shape[1]
-        doubt = -canvas.probability.to(canvas.z.device).masked_fill(~canvas.written, torch.inf)
+    def taken_back(self, canvas: Canvas, move: Move, sigma: float) -> torch.Tensor:
+        written = canvas.written
+        doubt = -canvas.probability.to(canvas.z.device).masked_fill(~written, torch.inf)
         if self.published:
-            back = canvas.written & (canvas.chance < most * doubt.softmax(dim=1).nan_to_num())
-        else:
-            count = (canvas.written & (canvas.chance < small)).sum(dim=1, keepdim=True)  # (B, 1)
-            # the largest of doubt + Gumbel noise are a draw without replacement by softmax(doubt)
-            noise = -(-canvas.token_chance.clamp(min=1e-300).log()).log()
-            rank = (doubt + noise).argsort(dim=1, descending=True).argsort(dim=1)
-            back = canvas.written & (rank < count)
-        chance = unmask_chance(alpha_t, alpha_s, 0.0 if self.published else small)
-        canvas.fill(canvas.open & (canvas.chance < chance))
-        canvas.remask(back)
+            return written & (canvas.chance < move.most * doubt.softmax(dim=1).nan_to_num())
+        count = (written & (canvas.chance < sigma)).sum(dim=1, keepdim=True)  # (B, 1)
+        # the largest of doubt + Gumbel noise are a draw without replacement by softmax(doubt)
+        noise = -(-canvas.token_chance.clamp(min=1e-300).log()).log()
+        rank = (doubt + noise).argsort(dim=1, descending=True).argsort(dim=1)
+        return written & (rank < count)
 
 
 @register("sampler", "remdm-loop")
@@ -174,17 +182,22 @@ class Loop(Remasking):
             return (1 - t) * self.alpha_on / (1 - self.t_on)
         return self.alpha_on if t > self.t_off else 1 - t * (1 - self.alpha_on) / self.t_off
 
-    def sigma(self, alpha_t: float, alpha_s: float, t: float, s: float) -> float:
-        return self.eta if t <= self.t_on and s >= self.t_off else 0.0
+    def sigma(self, move: Move) -> float:
+        return self.eta if move.t <= self.t_on and move.s >= self.t_off else 0.0
+
+
+def corrected(move: Move, b: float) -> float:
+    """sigma = b (alpha_s - alpha_t) / alpha_t; at alpha_t = 0 there is nothing to take back."""
+    return b * (move.alpha_s - move.alpha_t) / move.alpha_t if move.alpha_t > 0 else 0.0
 
 
 @register("sampler", "forward-backward")
 @dataclass(frozen=True)
 class ForwardBackward(Remasking):
-    """A step forward for each two steps back: sigma = (alpha_s - alpha_t) / alpha_t."""
+    """A step forward for each two steps back: b = 1."""
 
-    def sigma(self, alpha_t: float, alpha_s: float, t: float, s: float) -> float:
-        return (alpha_s - alpha_t) / alpha_t if alpha_t > 0 else 0.0
+    def sigma(self, move: Move) -> float:
+        return corrected(move, 1.0)
 
 
 @register("sampler", "dfm")
@@ -199,6 +212,5 @@ class FlowMatching(Remasking):
         check(self.strength >= 0, "--policy.strength", self.strength, "0 or more")
         check(self.power > 0, "--policy.power", self.power, "above 0")
 
-    def sigma(self, alpha_t: float, alpha_s: float, t: float, s: float) -> float:
-        b = self.strength * t**self.power * (1 - t) ** self.power
-        return b * (alpha_s - alpha_t) / alpha_t if alpha_t > 0 else 0.0
+    def sigma(self, move: Move) -> float:
+        return corrected(move, self.strength * (move.t * (1 - move.t)) ** self.power)

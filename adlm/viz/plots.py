@@ -30,19 +30,6 @@ def require() -> None:
 
 
 def curves(
-    path: Path,
-    panels: dict[str, list[Line]],
-    x_label: str,
-    y_label: str,
-    log_x: bool = False,
-    log_y: bool = False,
-) -> None:
-    """One panel a title, side by side, saved as a picture."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure_of(path, panels, x_label, y_label, log_x, log_y)
-
-
-def figure_of(
     where: Path | BinaryIO,
     panels: dict[str, list[Line]],
     x_label: str,
@@ -50,7 +37,9 @@ def figure_of(
     log_x: bool = False,
     log_y: bool = False,
 ) -> None:
-    """The same into a file or a buffer, as PNG."""
+    """One panel a title, side by side, saved as a PNG: a file, or into a buffer."""
+    if isinstance(where, Path):
+        where.parent.mkdir(parents=True, exist_ok=True)
     require()
     import matplotlib
 

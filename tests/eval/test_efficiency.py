@@ -12,14 +12,13 @@ from adlm.eval.efficiency import cases, flops
 from adlm.models.sizes import flops_per_token
 from adlm.recipes import recipe
 from adlm.train.run import train
-from tests.conftest import make_config
+from tests.conftest import make_config, small_corpus
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     home = tmp_path_factory.mktemp("cost")
-    text = home / "corpus.txt"
-    text.write_text("\n".join(f"the law of the {w} is the law" for w in ("union", "sea") * 200))
+    text = small_corpus(home)
     for objective in ("ar", "mdlm"):
         train(make_config(text, objective, steps=2), home / objective)
     return home

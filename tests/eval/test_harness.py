@@ -10,7 +10,7 @@ import torch
 from adlm.cli import main
 from adlm.objectives.subs import zero_masking
 from adlm.train.run import train
-from tests.conftest import make_config
+from tests.conftest import make_config, small_corpus
 
 pytest.importorskip("lm_eval")
 
@@ -41,8 +41,7 @@ metric_list: [{{metric: exact_match}}]
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     home = tmp_path_factory.mktemp("harness")
-    text = home / "corpus.txt"
-    text.write_text("\n".join(f"the law of the {w} is the law" for w in ("union", "sea") * 200))
+    text = small_corpus(home)
     for objective in ("ar", "mdlm"):
         train(make_config(text, objective, steps=2), home / objective)
     (home / "tasks").mkdir()

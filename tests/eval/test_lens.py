@@ -16,7 +16,7 @@ from adlm.models.anchored import Anchored
 from adlm.process.anchors import Anchors
 from adlm.train.run import train
 from adlm.types import Batch
-from tests.conftest import make_config
+from tests.conftest import make_config, small_corpus
 
 
 def tokens(rows: int = 4, length: int = 8) -> Batch:
@@ -66,13 +66,15 @@ def test_damage_at_zero_changes_nothing_and_at_one_everything(name, bridge):
         assert torch.equal(net.hidden(x), clean), "it is over"
 
 
-def test_forced_tokens_are_wrong():
-    net, batch = network(), tokens(rows=16)
-    torch.nn.init.orthogonal_(net.anchor_head.weight)
-    rule = Anchors(AnchorConfig(), byte_vocab())
-    with lens.damaged(net, "wrong", 1.0, seed=0) as bridge:
-        accuracy = lens.anchor_accuracy(net, bridge, [batch], rule, None, 257, 0, "cpu")
-    assert accuracy < 0.1
+def test_forced_tokens_are_what_the_head_reads():
+    """Rows of one length: the likeliest token of a forced state is the token that was drawn."""
+    net = network()
+    net.anchor_head.weight.data = torch.nn.functional.normalize(net.anchor_head.weight.data, dim=1)
+    h = torch.randn(3, 8, 16, generator=torch.Generator().manual_seed(5))
+    forced = lens.wrong(h, net.anchor_head, 1.0, torch.Generator().manual_seed(2))
+    drawn = torch.randint(258, (3, 8), generator=torch.Generator().manual_seed(2))
+    assert torch.equal((forced @ net.anchor_head.weight.T).argmax(dim=-1), drawn)
+    assert torch.allclose(forced.norm(dim=-1), h.norm(dim=-1), atol=1e-4)
 
 
 def test_bands_of_frequency_have_equal_weight():
@@ -105,8 +107,7 @@ def test_padding_is_not_seen():
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     home = tmp_path_factory.mktemp("lens")
-    text = home / "corpus.txt"
-    text.write_text("\n".join(f"the law of the {w} is the law" for w in ("union", "sea") * 200))
+    text = small_corpus(home)
     plain = make_config(text, steps=2)
     shape = ModelConfig(width=16, blocks=1, heads=2, anchor_blocks=1)
     train(plain, home / "mdlm")

@@ -11,7 +11,10 @@ import pytest
 import torch
 
 from adlm.cli import main
+from adlm.data.cache import TokenStore
+from adlm.data.pack import pack
 from adlm.data.sources import open_source
+from adlm.data.vocab import byte_vocab
 from adlm.errors import UserError
 from adlm.eval import samples
 from adlm.eval.judge import Judge, Sentences
@@ -155,18 +158,15 @@ def test_mauve_is_high_for_one_cloud_and_low_for_two():
         mauve(points[:3], points[:3])
 
 
-def test_references_are_used_once(text_file):
-    config = make_config(text_file)
-    from adlm.data.corpus import open_rows, open_vocab
-
-    vocab = open_vocab(config.data)
-    rows = open_rows(config.data, "train", vocab)
-    found = samples.references(rows, vocab, 50, 16, seed=0)
-    starts = [tuple(t) for t in found.tokens]
-    assert len(starts) == 50
-    assert found.tokens == samples.references(rows, vocab, 50, 16, seed=0).tokens
-    with pytest.raises(UserError, match="are needed: take fewer samples"):
-        samples.references(rows, vocab, 10**6, 16, seed=0)
+def test_references_are_used_once():
+    store = TokenStore(np.arange(240) % 250, np.array([240]), 240, "")  # every row is another
+    rows = pack(store, byte_vocab(), 4, "wrap")
+    found = samples.references(rows, byte_vocab(), 50, 4, seed=0)
+    assert len({tuple(t) for t in found.tokens}) == 50
+    assert found.tokens == samples.references(rows, byte_vocab(), 50, 4, seed=0).tokens
+    assert found.tokens != samples.references(rows, byte_vocab(), 50, 4, seed=1).tokens
+    with pytest.raises(UserError, match="61 are needed: take fewer samples"):
+        samples.references(rows, byte_vocab(), 61, 4, seed=0)
 
 
 def shuffled(text: str, seed: int) -> str:

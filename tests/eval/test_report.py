@@ -9,14 +9,13 @@ import pytest
 
 from adlm.cli import main
 from adlm.train.run import train
-from tests.conftest import make_config
+from tests.conftest import make_config, small_corpus
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     home = tmp_path_factory.mktemp("report")
-    text = home / "corpus.txt"
-    text.write_text("\n".join(f"the law of the {w} is the law" for w in ("union", "sea") * 200))
+    text = small_corpus(home)
     train(make_config(text, steps=4, eval_every=2), home / "run")
     assert main(["eval", "likelihood", str(home / "run"), "--limit", "4"]) == 0
     return home / "run"

@@ -32,11 +32,11 @@ from adlm.samplers.categorical import Draw
 from adlm.samplers.causal import run_causal
 from adlm.samplers.generate import samplers_for
 from adlm.samplers.random import RowRandom
-from adlm.samplers.remask import Remasking, sigma_max, unmask_chance
+from adlm.samplers.remask import Remasking
 from adlm.samplers.template import holes
 from adlm.theory.enumerate import MASK, Table, distribution
 from adlm.train.run import train
-from tests.conftest import make_config
+from tests.conftest import make_config, small_corpus
 from tests.nn.test_trunk import model as random_trunk
 from tests.objectives.test_ar import random_model
 
@@ -176,10 +176,11 @@ def test_every_remasking_rule_keeps_the_marginal_of_its_schedule(sampler, schedu
     policy = make_policy(sampler, make_schedule(schedule))
     visible = 0.0
     for t, s in policy.times(canvas(Network(Table.random(2, 0)), 1, 2), steps):
-        alpha_t, alpha_s = policy.alphas(t, s)
-        sigma = min(policy.sigma(alpha_t, alpha_s, t, s), sigma_max(alpha_t, alpha_s))
+        move = policy.move(t, s, length=2)
+        alpha_s = move.alpha_s
+        sigma = min(policy.sigma(move), move.most)
         assert 0 <= sigma <= 1
-        unmask = unmask_chance(alpha_t, alpha_s, sigma)
+        unmask = move.unmask(sigma)
         assert 0 <= unmask <= 1 + 1e-12
         visible = (1 - sigma) * visible + unmask * (1 - visible)
         assert visible == pytest.approx(alpha_s, abs=1e-12)
@@ -241,8 +242,8 @@ def test_remdm_loop_refines_at_a_constant_share():
     assert policy.alphas(0.5, 0.4) == (0.9, 0.9)
     assert policy.alphas(1.0, 0.55) == (0.0, 0.9)
     assert policy.alphas(0.05, 0.0) == pytest.approx((0.9, 1.0))
-    assert policy.sigma(0.9, 0.9, 0.5, 0.4) == 0.02
-    assert unmask_chance(0.9, 0.9, 0.02) == pytest.approx(0.18)
+    assert policy.sigma(policy.move(0.5, 0.4, 64)) == 0.02
+    assert policy.sigma(policy.move(0.9, 0.8, 64)) == 0.0
 
 
 @pytest.mark.parametrize("by", ["probability", "margin", "entropy"])
@@ -272,10 +273,10 @@ def test_a_threshold_writes_all_that_is_sure_at_once():
     assert counts[-1] == 4
 
 
-def anchored_canvas(rows: int, seed: int = 0) -> Canvas:
+def anchored_canvas(rows: int, seed: int = 0, causal: bool = False) -> Canvas:
     torch.manual_seed(seed)
     config = ModelConfig(width=16, blocks=1, heads=2, anchor_blocks=1)
-    net = Anchored(11, config, causal=False).double()
+    net = Anchored(11, config, causal).double()
     z = torch.full((rows, 6), 10)
     return Canvas(z, z < 0, 10, net.eval(), Draw(), RowRandom(seed, range(rows)))
 
@@ -289,6 +290,34 @@ def test_anchor_first_goes_where_the_anchor_network_is_surest():
     run(made, policy, 6, lambda n, c: first.append((c.z != 10).clone()))
     assert torch.equal(first[1].double().argmax(dim=1), sure.argmax(dim=1))
     assert not made.open.any()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_anchor_first_and_causal_keep_frozen_tokens_and_rows_apart(seed):
+    for causal in (False, True):
+        together = anchored_canvas(4, seed, causal)
+        generator = torch.Generator().manual_seed(seed)
+        together.frozen = torch.rand(4, 6, generator=generator) < 0.4
+        given = torch.randint(0, 10, (4, 6), generator=generator)
+        together.z = torch.where(together.frozen, given, 10)
+        start = together.z.clone()
+        write(together, causal)
+        assert torch.equal(together.z[together.frozen], given[together.frozen])
+        assert not together.open.any()
+        for row in range(4):
+            alone = anchored_canvas(1, seed, causal)
+            alone.model = together.model
+            alone.z, alone.frozen = start[row : row + 1], together.frozen[row : row + 1]
+            alone.random = RowRandom(seed, range(row, row + 1))
+            write(alone, causal)
+            assert torch.equal(alone.z[0], together.z[row])
+
+
+def write(made: Canvas, causal: bool) -> None:
+    if causal:
+        run_causal(made, bos=0)
+    else:
+        run(made, make_policy("anchor-first", make_schedule("log-linear")), 3)
 
 
 def test_blocks_are_written_from_left_to_right_through_a_window():
@@ -362,8 +391,7 @@ def test_a_row_that_did_not_change_is_not_passed_again():
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     home = tmp_path_factory.mktemp("runs")
-    text = home / "corpus.txt"
-    text.write_text("\n".join(f"the law of the {w} is the law" for w in ("union", "sea") * 200))
+    text = small_corpus(home)
     for objective in ("ar", "mdlm"):
         train(make_config(text, objective, steps=3), home / objective)
     return home

@@ -25,7 +25,7 @@ from adlm.data.vocab import make_vocab
 from adlm.samplers.trace import Event, Trace
 from adlm.train.run import train
 from adlm.viz.html import replay, write_replay
-from tests.conftest import make_config
+from tests.conftest import make_config, small_corpus
 
 EVIL = "<script>document.title='hacked'</script>"
 
@@ -33,8 +33,7 @@ EVIL = "<script>document.title='hacked'</script>"
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> Path:
     home = tmp_path_factory.mktemp("trace")
-    text = home / "corpus.txt"
-    text.write_text("\n".join(f"the law of the {w} is the law" for w in ("union", "sea") * 200))
+    text = small_corpus(home)
     config = make_config(text, "adlm", steps=2)
     model = ModelConfig(width=16, blocks=1, heads=2, anchor_blocks=1)
     train(type(config)(**{**vars(config), "model": model}), home / "adlm")
@@ -186,7 +185,7 @@ def test_watching_in_a_terminal_obeys_the_keys(run):
 
     def until(what: bytes, since: int = 0) -> int:
         nonlocal shown
-        deadline = time.time() + 60
+        deadline = time.time() + 240  # a busy machine takes long to import torch
         while what not in shown[since:] and time.time() < deadline:
             if select.select([main_end], [], [], 0.2)[0]:
                 shown += os.read(main_end, 65536)
