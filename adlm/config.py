@@ -119,6 +119,7 @@ class AnchorConfig:
             this share of all tokens.
         gamma: Weight of the anchor loss.
         warmup: Share of the training over which gamma rises from 0.
+        fade: Let gamma fall back to 0, linearly, over the rest of the training.
         positions: Anchor loss at all anchors (the published code) or only masked ones (the theory).
     """
 
@@ -127,6 +128,7 @@ class AnchorConfig:
     share: float = 0.3
     gamma: float = 3e-3
     warmup: float = 0.003
+    fade: bool = False
     positions: Literal["all", "masked"] = "masked"
 
     def __post_init__(self) -> None:

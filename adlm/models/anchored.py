@@ -185,9 +185,19 @@ class Anchored(Denoiser):
         literal: bool = False,
     ) -> States:
         """Hidden states of both networks at every position; z: (B, L)."""
-        layout = Layout(self.causal, segment)
+        return self.both(self.embed(z), Layout(self.causal, segment), sigma, cache, literal)
+
+    def both(
+        self,
+        h: Tensor,
+        layout: Layout,
+        sigma: Tensor | None = None,
+        cache: Cache | None = None,
+        literal: bool = False,
+    ) -> States:
+        """The same from input vectors: (B, L, D)."""
         first, second = cache.split(self.anchor_trunk.depth) if cache else (None, None)
-        stream = self.anchor_trunk(self.embed(z), layout, sigma, first, finish=False)  # (B, L, D)
+        stream = self.anchor_trunk(h, layout, sigma, first, finish=False)  # (B, L, D)
         anchor = self.anchor_trunk.finish(stream, self.anchor_trunk.condition(stream, sigma))
         bridge: Bridge = self.bridge  # type: ignore[assignment]
         bridged = (bridge.literal if literal else bridge)(anchor, self.anchor_head, self.embed)
@@ -198,12 +208,12 @@ class Anchored(Denoiser):
             cache.length = second.length
         return States(anchor, denoised)
 
-    def hidden(
+    def flow(
         self,
-        z: Tensor,
-        segment: Tensor | None = None,
+        h: Tensor,
+        layout: Layout,
         sigma: Tensor | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
-        """The denoiser's hidden states: (B, L, D)."""
-        return self.states(z, segment, sigma, cache).denoiser
+        """The denoiser's hidden states from input vectors: (B, L, D) -> (B, L, D)."""
+        return self.both(h, layout, sigma, cache).denoiser

@@ -57,7 +57,17 @@ class Denoiser(nn.Module):
         cache: Cache | None = None,
     ) -> Tensor:
         """z: (B, L) tokens, segment: (B, L) or None, sigma: (B,) or None -> (B, L, D)."""
-        return self.trunk(self.embed(z), Layout(self.causal, segment), sigma, cache)
+        return self.flow(self.embed(z), Layout(self.causal, segment), sigma, cache)
+
+    def flow(
+        self,
+        h: Tensor,
+        layout: Layout,
+        sigma: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """The same from input vectors instead of tokens: (B, L, D) -> (B, L, D)."""
+        return self.trunk(h, layout, sigma, cache)
 
     def logits(
         self,

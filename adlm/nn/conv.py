@@ -35,7 +35,7 @@ class ShortConv(nn.Module):
         out = x
         for weight, offset in zip(self.weight, self.offsets, strict=True):
             tap = padded[:, behind - offset : behind - offset + length]  # (B, L, D)
-            same = layout.same_segment(offset)
+            same = layout.same_segment(offset, length)
             if same is not None:
                 tap = tap * same
             out = out + weight * tap

@@ -17,23 +17,27 @@ class Layout:
     """Visibility of a batch.
 
     Example:
-        >>> Layout(causal=True, segment=torch.tensor([[0, 0, 1]])).mask()[0, 0].int().tolist()
+        >>> Layout(causal=True, segment=torch.tensor([[0, 0, 1]])).mask(3)[0, 0].int().tolist()
         [[1, 0, 0], [1, 1, 0], [0, 0, 1]]
     """
 
     causal: bool
-    segment: Tensor | None = None  # (B, L) segment number, -1 = padding; None = one full segment
+    segment: Tensor | None = None  # (B, P) segment number, -1 = padding; None = one full segment
 
-    def mask(self) -> Tensor | None:
-        """(B, 1, L, L) bool, True = visible; None where `causal` alone says it all."""
+    def mask(self, length: int) -> Tensor | None:
+        """(B, 1, L, P) bool: what the last L of P positions see (P > L when decoding with a cache).
+
+        None where `causal` alone says it all.
+        """
         if self.segment is None:
             return None
-        same = self.segment[:, None, :, None] == self.segment[:, None, None, :]  # (B, 1, L, L)
-        return same.tril() if self.causal else same
+        past = self.segment.shape[1] - length
+        same = self.segment[:, None, past:, None] == self.segment[:, None, None, :]  # (B, 1, L, P)
+        return same.tril(past) if self.causal else same
 
-    def same_segment(self, offset: int) -> Tensor | None:
-        """(B, L, 1) bool: does position l share its segment with position l - offset?"""
+    def same_segment(self, offset: int, length: int) -> Tensor | None:
+        """(B, L, 1) bool: do the last L positions l share their segments with l - offset?"""
         if self.segment is None:
             return None
-        moved = torch.roll(self.segment, offset, dims=1)  # (B, L); what wraps round is cut by conv
-        return (moved == self.segment)[:, :, None]
+        moved = torch.roll(self.segment, offset, dims=1)  # (B, P); what wraps round is cut by conv
+        return (moved == self.segment)[:, -length:, None]

@@ -95,8 +95,8 @@ class Trunk(nn.Module):
         start = cache.length if cache is not None else 0
         end = start + h.shape[1]
         turn = (self.cos[start:end], self.sin[start:end])  # each (L, d / 2)
-        mask = layout.mask()
-        if start and h.shape[1] > 1:  # several new positions after cached ones
+        mask = layout.mask(h.shape[1])
+        if mask is None and start and h.shape[1] > 1:  # several new positions after cached ones
             mask = h.new_ones(h.shape[1], end, dtype=torch.bool).tril(start)
         c = self.condition(h, sigma)
         for i, block in enumerate(self.blocks):

@@ -46,9 +46,12 @@ class AnchoredObjective:
         return self.base.noise(rows, length, generator)  # type: ignore[attr-defined]
 
     def gamma(self, progress: float) -> float:
-        """gamma after its linear warm-up."""
-        rise = min(1.0, progress / self.config.warmup) if self.config.warmup else 1.0
-        return self.config.gamma * rise
+        """gamma at a share of the training: a linear rise, then level or a linear fall to 0."""
+        warmup = self.config.warmup
+        if progress < warmup:
+            return self.config.gamma * progress / warmup
+        fall = (1 - progress) / (1 - warmup) if self.config.fade and warmup < 1 else 1.0
+        return self.config.gamma * fall
 
     def score(
         self, model: Denoiser, batch: Batch, noise: Noise | None, progress: float = 1.0

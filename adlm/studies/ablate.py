@@ -33,7 +33,10 @@ def axes() -> dict[str, dict[str, Config]]:
 
     depth = base.model.blocks + base.model.anchor_blocks
     return {
-        "gamma": {f"gamma {g:g}": anchor(gamma=g) for g in (0.0, 0.02, 0.2, 1.0)},
+        "gamma": {
+            f"gamma {g:g}{', fading' if fade else ''}": anchor(gamma=g, fade=fade)
+            for g, fade in ((0.0, False), (0.02, False), (0.2, False), (1.0, True), (3.0, True))
+        },
         "tau": {f"tau {t}": anchor(tau=t) for t in (1, 2, 5, 20)},
         "rule": {
             f"rule {r}": anchor(rule=r) for r in ("count", "frequency", "corpus", "tfidf", "all")

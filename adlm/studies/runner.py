@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from adlm import device as devices
-from adlm.config import Config, to_dict
+from adlm.config import Config, from_dict, to_dict
 from adlm.data.corpus import open_vocab
 from adlm.errors import UserError
 from adlm.measure import step_rate
@@ -55,7 +55,7 @@ class Cell:
         """Has this very configuration been run to its end?"""
         if not self.result.is_file():
             return False
-        if json.loads(self.result.read_text())["config"] != to_dict(self.config):
+        if from_dict(json.loads(self.result.read_text())["config"]) != self.config:
             raise UserError(f"{self.folder} holds a run with other settings: take another --home")
         return True
 
