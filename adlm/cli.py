@@ -31,6 +31,7 @@ COMMANDS = {
     "eval samples": ("quality:start", "generative perplexity, entropy, repetition and MAUVE"),
     "eval efficiency": ("efficiency:start", "what generation costs, and the quality it buys"),
     "eval harness": ("harness:start", "tasks of the lm-evaluation-harness"),
+    "eval humaneval": ("humaneval:start", "write and infill HumanEval programs, run their tests"),
     "report": ("report:start", "one page of runs and result files"),
     "sample": ("sample:start", "generate texts from a checkpoint"),
     "infill": ("sample:infill", "fill the holes of a text"),
@@ -38,6 +39,10 @@ COMMANDS = {
     "anchors": ("anchors:start", "show a text with its anchors"),
     "study anchoring": ("study:anchoring", "ADLM and A2R against their baselines, over seeds"),
     "study ablate": ("study:ablate", "change one setting of anchoring at a time"),
+    "study reasoning": ("reason:study", "reasoning methods on one task, over seeds"),
+    "reason train": ("reason:train", "train a model to reason: task x method"),
+    "reason eval": ("reason:evaluate", "accuracy, sound traces and cost of a reasoning model"),
+    "reason show": ("reason:show", "problems with anchors, trace and answer in colour"),
     "theory": ("theory:start", "the paper's theory, computed exactly"),
     "plan": ("plan:start", "what a recipe needs: parameters, FLOPs, memory, hours"),
     "doctor": ("doctor:start", "what this machine has"),
@@ -53,6 +58,7 @@ SHORT = {
     "--top_k": "--draw.top_k",
     "--compat": "--draw.compat",
     "--eta": "--policy.eta",
+    "--allow-code-execution": "--allow_code_execution",
 }
 
 
@@ -150,7 +156,7 @@ def run(function: Callable[..., Any], name: str, words: list[str]) -> int:
             action.help = argparse.SUPPRESS
     own_names = {o for a in parser._actions if a.metavar != "CONFIG" for o in a.option_strings}
     short = {k: v for k, v in SHORT.items() if k not in own_names}
-    words = [re.sub(r"^--(\w+)(?=$|=)", lambda m: short.get(m[0], m[0]), w) for w in words]
+    words = [re.sub(r"^--([\w-]+)(?=$|=)", lambda m: short.get(m[0], m[0]), w) for w in words]
     words = spell_out(words, parser)
     try:
         values = parser.parse_args(words)

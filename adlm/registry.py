@@ -21,6 +21,8 @@ HOMES = {
     "objective": "adlm.objectives",
     "sampler": "adlm.samplers",
     "recipe": "adlm.recipes",
+    "task": "adlm.reasoning.tasks",
+    "method": "adlm.reasoning.methods",
 }
 _tables: dict[str, dict[str, Any]] = {axis: {} for axis in HOMES}
 

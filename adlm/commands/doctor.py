@@ -32,7 +32,7 @@ def start(recipe: str | None = None, size: str | None = None) -> None:
 
     Args:
         recipe: Also check what this recipe needs.
-        size: nano, micro, tiny, small or medium.
+        size: pico, nano, micro, tiny, small or medium.
     """
     config = named(recipe, size) if recipe else None
     for label, value in machine():

@@ -39,7 +39,7 @@ def start(
 
     Args:
         recipe: Name of a recipe; 'adlm recipes' lists them.
-        size: nano, micro, tiny, small or medium.
+        size: pico, nano, micro, tiny, small or medium.
         gpu: Plan for this GPU (t4, v100, l4, rtx4090, a100, h100, gh200) instead of this machine.
         count: How many GPUs.
     """

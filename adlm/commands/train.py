@@ -20,7 +20,8 @@ def start(
     Args:
         recipe: Name of a recipe; 'adlm recipes' lists them.
         out: Folder of the run; runs/RECIPE by default.
-        size: nano, micro, tiny, small or medium: sets width, depth, heads, learning rate and batch.
+        size: pico, nano, micro, tiny, small or medium: sets width, depth, heads, learning rate and
+            batch.
         resume: Continue the run in that folder.
     """
     return run(config, Path(out or f"runs/{recipe}").expanduser(), resume)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,8 @@ class TrunkConfig:
         time: Size of the time embedding that modulates each block (adaLN); 0 = time-agnostic.
         qk_norm: Normalise queries and keys before attention.
         dropout: Dropout probability.
+        bias: Biases in attention and norms, as in GPT-2.
+        positions: rotary, or learned: one vector for each, added to the input, as in GPT-2.
     """
 
     width: int = 128
@@ -28,3 +31,5 @@ class TrunkConfig:
     time: int = 0
     qk_norm: bool = False
     dropout: float = 0.0
+    bias: bool = False
+    positions: Literal["rotary", "learned"] = "rotary"

@@ -41,3 +41,10 @@ class Layout:
             return None
         moved = torch.roll(self.segment, offset, dims=1)  # (B, P); what wraps round is cut by conv
         return (moved == self.segment)[:, -length:, None]
+
+    def places(self, start: int, end: int, device: torch.device) -> Tensor:
+        """(L,) or (B, L) numbers of the positions start to end, counted without padding."""
+        if self.segment is None:
+            return torch.arange(start, end, device=device)
+        real = (self.segment >= 0).cumsum(dim=1) - 1  # (B, P)
+        return real.clamp(min=0)[:, start:end]

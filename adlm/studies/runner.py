@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import signal
-import subprocess
-import sys
-import threading
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,13 +20,15 @@ from adlm.measure import step_rate
 from adlm.models.sizes import parameters
 from adlm.progress import console
 from adlm.results import stamped, write_json
+from adlm.studies import pool
+from adlm.studies.pool import Job
 from adlm.studies.worker import DRAWS, TEST_ROWS
 from adlm.train.log import read
 from adlm.viz.plots import Line, curves, require
 
 WORKER = (
     "import json, sys; from adlm.config import from_dict; from adlm.studies.worker import work;"
-    "sys.exit(work(from_dict(json.loads(sys.argv[1])), sys.argv[2]))"
+    "sys.exit(work(from_dict(json.loads(sys.argv[2])), sys.argv[1]))"
 )
 
 
@@ -111,56 +106,19 @@ def rate(config: Config) -> float:
 
 def run(study: Study, workers: int, threads: int = 0) -> dict[str, Any]:
     """Do what is left to do, `workers` runs at a time, then gather everything."""
-    if workers < 1:
-        raise UserError(f"--workers must be at least 1, found {workers}")
-    if threads < 0:
-        raise UserError(f"--threads must be 0 (a share of the cores) or more, found {threads}")
-    threads = threads or max(1, (os.cpu_count() or 1) // workers)
+    threads = pool.shares(workers, threads)
     left = [c for c in study.cells() if not c.done]
     done = len(study.cells()) - len(left)
     require()
     console.print(f"{study.name}: {len(left)} runs to do, {done} done")
     if left:
-        minutes = estimate(study, workers, threads) / 60
-        console.print(f"about {minutes:.0f} minutes; stop at any time, the same command goes on")
-    began = time.monotonic()
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, stop_children)
-    pool = ThreadPoolExecutor(workers)
-    pending = [pool.submit(launch, cell, threads) for cell in left]
-    try:
-        for cell, future in zip(left, pending, strict=True):
-            if code := future.result():
-                log = cell.folder.with_suffix(".log")
-                raise UserError(f"the run {cell.folder} stopped with code {code}; see {log}")
-            console.print(f"{time.monotonic() - began:6.0f} s  {cell.row}, seed {cell.seed}")
-    finally:  # also on Ctrl-C and SIGTERM: no further run starts, those under way save and leave
-        pool.shutdown(wait=True, cancel_futures=True)
+        pool.foretell(estimate(study, workers, threads))
+    jobs = [
+        Job(f"{c.row}, seed {c.seed}", c.folder, [WORKER, json.dumps(to_dict(c.config))])
+        for c in left
+    ]
+    pool.work(jobs, workers, threads)
     return gather(study)
-
-
-def launch(cell: Cell, threads: int) -> int:
-    """Train and score one cell in a process of its own, which ends when this one is told to."""
-    cell.folder.parent.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-    words = [sys.executable, "-c", WORKER, json.dumps(to_dict(cell.config)), str(cell.folder)]
-    with cell.folder.with_suffix(".log").open("a") as log:
-        process = subprocess.Popen(words, env=environment, stdout=log, stderr=log)
-        children.add(process)
-        try:
-            return process.wait()
-        finally:
-            children.discard(process)
-
-
-children: set[subprocess.Popen[bytes]] = set()
-
-
-def stop_children(number: int, frame: object) -> None:
-    """SIGTERM goes on to the runs, which save and leave; then this process leaves too."""
-    for child in list(children):
-        child.terminate()
-    sys.exit(128 + number)
 
 
 def gather(study: Study) -> dict[str, Any]:

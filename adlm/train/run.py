@@ -81,7 +81,7 @@ def work(config: Config, out: Path, resume: bool, device: str, world: World) -> 
     return 0
 
 
-def check_folder(config: Config, out: Path, resume: bool) -> None:
+def check_folder(config: object, out: Path, resume: bool) -> None:
     """See that the folder is free or this run's own; nothing is written."""
     stored = out / "config.json"
     if out.exists() and not out.is_dir():

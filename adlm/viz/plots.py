@@ -23,6 +23,17 @@ class Line:
     dashed: bool = False
 
 
+@dataclass(frozen=True)
+class Bars:
+    """Horizontal bars with intervals and a note at each."""
+
+    labels: Sequence[str]
+    values: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+    notes: Sequence[str]
+
+
 def require() -> None:
     """Say that the extra is missing before hours of work, not after."""
     if find_spec("matplotlib") is None:
@@ -62,5 +73,31 @@ def curves(
         axis.set_yscale("log" if log_y else "linear")
         axis.grid(alpha=0.25)
         axis.legend(fontsize=8, frameon=False)
+    figure.savefig(where, dpi=130, format="png")
+    plt.close(figure)
+
+
+def bars(where: Path, title: str, data: Bars) -> None:
+    """Bars of shares in [0, 1], the first at the top, saved as a PNG."""
+    where.parent.mkdir(parents=True, exist_ok=True)
+    require()
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axis = plt.subplots(figsize=(7, 0.9 + 0.45 * len(data.labels)), layout="constrained")
+    y = range(len(data.labels))
+    below = [v - a for v, a in zip(data.values, data.low, strict=True)]
+    above = [b - v for v, b in zip(data.values, data.high, strict=True)]
+    axis.barh(y, data.values, xerr=(below, above), color="#7aa6d8", ecolor="#333", capsize=3)
+    for place, (high, note) in enumerate(zip(data.high, data.notes, strict=True)):
+        axis.text(high + 0.01, place, note, va="center", fontsize=8)
+    axis.set_yticks(y, data.labels)
+    axis.invert_yaxis()
+    axis.set_xlim(0, 1.15)
+    axis.set_xticks([0, 0.25, 0.5, 0.75, 1.0])
+    axis.set_title(title, fontsize=11)
+    axis.grid(alpha=0.25, axis="x")
     figure.savefig(where, dpi=130, format="png")
     plt.close(figure)

@@ -19,6 +19,8 @@ from adlm.data.sources import open_source
 from adlm.data.vocab import byte_vocab
 from adlm.process.anchors import Anchors
 from adlm.process.schedule import make_schedule
+from adlm.reasoning.plan import Plan, Settings
+from adlm.reasoning.train import train as train_to_reason
 from adlm.recipes import recipe
 
 ROOT = Path(__file__).parents[2]
@@ -32,6 +34,13 @@ CHEAP = {
     "samples": "--n 16 --steps 2 --judge none --features minilm",
     "anchors": "--rows 4 --texts 0",
     "efficiency": "--texts 2 --steps [2] --batches [2] --judge none",
+}
+
+
+REASON = {
+    "train": "--items 8 --epochs 6 --valid 1 --size pico",
+    "eval": "--limit 2",
+    "reasoning": "--items 8 --epochs 6 --valid 1 --size pico --seeds 1 --tests 2",
 }
 
 
@@ -53,7 +62,9 @@ def test_every_command_of_the_readme_runs(tmp_path, monkeypatch, capsys, text_fi
     (tmp_path / "my-texts" / "a.txt").write_text(text_file.read_text())
     (tmp_path / "my-data" / "ptb").mkdir(parents=True)
     (tmp_path / "my-data" / "ptb" / "ptb.valid.txt").write_text(text_file.read_text())
-    commands = commands_of("README.md", "docs/sampling.md", "docs/evaluation.md")
+    commands = commands_of(
+        "README.md", "docs/sampling.md", "docs/evaluation.md", "docs/reasoning.md"
+    )
     assert len(commands) >= 10
     for command in commands:
         words = shlex.split(command)
@@ -61,7 +72,9 @@ def test_every_command_of_the_readme_runs(tmp_path, monkeypatch, capsys, text_fi
             continue
         if "bpe:4096" in words:
             words[words.index("bpe:4096")] = "bpe:300"
-        if "train" in words:
+        if "reason" in words or "reasoning" in words:
+            words += REASON.get(words[2], "").split()
+        elif "train" in words:
             words += SMALL.split()
         if words[0] == "torchrun":
             run = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
@@ -93,9 +106,19 @@ def test_the_table_of_samplers_is_whole():
             assert f"`{option}`" in row[0] or "as `confidence`" in row[0], (name, option)
 
 
+def test_the_tables_of_tasks_and_methods_are_whole():
+    page = (ROOT / "docs" / "reasoning.md").read_text()
+    for axis in ("task", "method"):
+        for name in registry.names(axis):
+            row = re.search(rf"^\| `{name}` \|.*$", page, re.M)
+            assert row, name
+            for field in fields(registry.lookup(axis, name)):
+                assert f"`{field.name}`" in row[0], (name, field.name)
+
+
 def test_the_examples_of_the_extension_guide_work(tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "extend.md").read_text(), re.S)
-    assert len(blocks) == 4
+    assert len(blocks) == 6
     for block in blocks:
         exec(block, {"__name__": "example"})
     try:
@@ -110,12 +133,16 @@ def test_the_examples_of_the_extension_guide_work(tmp_path):
         config = DataConfig(name="poems", dir=str(tmp_path))
         assert list(open_source(config, "train").documents()) == ["a rose"]
         assert recipe("laptop-mdlm-adamw").optim.name == "adamw"
+        plan = Plan("doubling", "cold-turkey", Settings(items=8, epochs=2, batch=4, valid=1))
+        assert train_to_reason(plan, tmp_path / "run") == 0
     finally:
         for axis, name in (
             ("anchors", "late"),
             ("schedule", "square-root"),
             ("dataset", "poems"),
             ("recipe", "laptop-mdlm-adamw"),
+            ("task", "doubling"),
+            ("method", "cold-turkey"),
         ):
             registry._tables[axis].pop(name)
 

@@ -1,0 +1,20 @@
+"""No chain of thought: question, answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from adlm.reasoning.methods.base import ALL, Method, Schedule, Stage
+from adlm.registry import register
+
+
+@register("method", "no-cot")
+@dataclass(frozen=True)
+class NoCoT(Method):
+    """The answer alone is learnt."""
+
+    name: ClassVar[str] = "no-cot"
+
+    def stages(self, schedule: Schedule) -> list[Stage]:
+        return [Stage(schedule.epochs, removed=ALL)]

@@ -1,0 +1,43 @@
+"""Train a plan and measure it: what a study's worker does, and `adlm reason eval` with a run."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from adlm.config import to_dict
+from adlm.reasoning.plan import Plan
+from adlm.reasoning.score import summary
+from adlm.reasoning.train import load_solver, train
+from adlm.reasoning.vocab import pieces
+from adlm.results import write_json
+
+
+def measure(plan: Plan, folder: Path, tests: int) -> int:
+    """Train (or resume), solve test items, write result.json last; returns the exit code.
+
+    The test items are those of seed 0 whatever the run's own seed, so that seeds can be compared.
+    """
+    if code := train(plan, folder, resume=True):
+        return code
+    solver, _, state = load_solver(str(folder))
+    items = replace(plan, settings=replace(plan.settings, seed=0)).items("test", tests)
+    outcomes = solver.solve(items.items)
+    made = [pieces(i, solver.vocab) for i in plan.items("train", plan.settings.items).items]
+    tokens = sum(
+        len(solver.method.sequence(p, stage, solver.vocab)) * stage.epochs
+        for stage in plan.stages()
+        for p in made
+    )
+    result = {
+        **summary(outcomes),
+        "seconds": state["seconds"],
+        "training_tokens": tokens,
+        "data_hash": items.hash,
+        "source": items.source,
+        "plan": to_dict(plan),
+    }
+    write_json(folder / "result.json", result)
+    shutil.rmtree(folder / "checkpoints")  # the figures stay
+    return 0

@@ -1,0 +1,1 @@
+"""Tasks: one file each, registered by name."""

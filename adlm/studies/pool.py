@@ -1,0 +1,85 @@
+"""Runs of a study in processes of their own, several at a time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from adlm.errors import UserError
+from adlm.progress import console
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run: `python -c code folder rest...`, which goes on by itself where it was stopped."""
+
+    label: str
+    folder: Path
+    code: list[str]  # Python source, then further arguments
+
+
+def shares(workers: int, threads: int) -> int:
+    """Threads of each run; 0 = its share of the cores."""
+    if workers < 1:
+        raise UserError(f"--workers must be at least 1, found {workers}")
+    if threads < 0:
+        raise UserError(f"--threads must be 0 (a share of the cores) or more, found {threads}")
+    return threads or max(1, (os.cpu_count() or 1) // workers)
+
+
+def foretell(seconds: float) -> None:
+    """Say beforehand how long it will take."""
+    minutes = max(1, round(seconds / 60))
+    console.print(f"about {minutes} minutes; stop at any time, the same command goes on")
+
+
+def work(jobs: list[Job], workers: int, threads: int) -> None:
+    """Do all jobs, `workers` at a time; a run that fails is one sentence."""
+    began = time.monotonic()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, stop_children)
+    executor = ThreadPoolExecutor(workers)
+    pending = [executor.submit(launch, job, threads) for job in jobs]
+    try:
+        for job, future in zip(jobs, pending, strict=True):
+            if code := future.result():
+                log = log_file(job.folder)
+                raise UserError(f"the run {job.folder} stopped with code {code}; see {log}")
+            console.print(f"{time.monotonic() - began:6.0f} s  {job.label}")
+    finally:  # also on Ctrl-C and SIGTERM: no further run starts, those under way save and leave
+        executor.shutdown(wait=True, cancel_futures=True)
+
+
+def log_file(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.log")
+
+
+def launch(job: Job, threads: int) -> int:
+    """One run in a process of its own, which ends when this one is told to."""
+    job.folder.parent.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    words = [sys.executable, "-c", job.code[0], str(job.folder), *job.code[1:]]
+    with log_file(job.folder).open("a") as log:
+        process = subprocess.Popen(words, env=environment, stdout=log, stderr=log)
+        children.add(process)
+        try:
+            return process.wait()
+        finally:
+            children.discard(process)
+
+
+children: set[subprocess.Popen[bytes]] = set()
+
+
+def stop_children(number: int, frame: object) -> None:
+    """SIGTERM goes on to the runs, which save and leave; then this process leaves too."""
+    for child in list(children):
+        child.terminate()
+    sys.exit(128 + number)

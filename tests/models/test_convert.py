@@ -1,0 +1,93 @@
+"""GPT-2's weights in our trunk give GPT-2's logits."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from adlm.errors import UserError
+from adlm.models.convert import is_gpt2, load_gpt2, widen
+from adlm.models.sizes import build
+from adlm.nn.layout import Layout
+from adlm.recipes import recipe
+from tests.conftest import SHARED
+
+pytestmark = pytest.mark.skipif(not SHARED.is_dir(), reason="GPT-2's tokenizer files are not here")
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory):
+    """A randomly initialised GPT-2 of the `transformers` library, and its folder."""
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    shape = transformers.GPT2Config(n_embd=48, n_layer=3, n_head=4, n_positions=64)
+    model = transformers.GPT2LMHeadModel(shape).eval()
+    with torch.no_grad():
+        for weight in model.parameters():  # biases and norms too
+            weight.add_(0.05 * torch.randn_like(weight))
+    folder = tmp_path_factory.mktemp("gpt2")
+    model.save_pretrained(folder)
+    return model, folder
+
+
+def test_logits_are_those_of_transformers(gpt2):
+    theirs, folder = gpt2
+    config, vocab, ours = load_gpt2(str(folder), str(SHARED))
+    x = torch.randint(0, 50257, (3, 40), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        wanted, found = theirs(x).logits, ours.logits(x)[..., :50257]
+        cache = ours.new_cache()
+        parts = [ours.flow(ours.embed(x[:, s]), Layout(True), cache=cache) for s in CUTS]
+        stepwise = ours.head(torch.cat(parts, 1))[..., :50257]
+    assert (found - wanted).abs().max() < 1e-4
+    assert (stepwise - wanted).abs().max() < 1e-4
+    assert wanted.std() > 0.1
+    assert (config.data.length, vocab.size, vocab.eos) == (64, 50258, 50256)
+
+
+CUTS = (slice(0, 20), slice(20, 21), slice(21, 40))
+
+
+def test_left_padding_does_not_move_learned_positions(gpt2):
+    _, folder = gpt2
+    _, _, ours = load_gpt2(str(folder), str(SHARED))
+    x = torch.randint(0, 50257, (1, 12), generator=torch.Generator().manual_seed(2))
+    padded = torch.cat((torch.zeros(1, 5, dtype=torch.long), x), dim=1)
+    segment = torch.tensor([[-1] * 5 + [0] * 12])
+    with torch.no_grad():
+        alone = ours.hidden(x)
+        moved = ours.hidden(padded, segment)[:, 5:]
+    torch.testing.assert_close(alone, moved, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["laptop-ar", "laptop-a2r"])
+@pytest.mark.parametrize("bridge", ["embedding", "linear"])
+def test_new_tokens_leave_the_old_ones_alone(name, bridge):
+    config = recipe(name)
+    if config.model.anchor_blocks:
+        config = replace(config, model=replace(config.model, bridge=bridge, residual=False))
+    torch.manual_seed(0)
+    small = build(config, 20).eval()
+    wide = widen(small, config, 23).eval()
+    assert wide.embed.weight.shape[0] == 23
+    assert torch.equal(wide.embed.weight[:20], small.embed.weight)
+    torch.testing.assert_close(wide.embed.weight[22], small.embed.weight.mean(0))
+    if not config.model.anchor_blocks:
+        x = torch.arange(20)[None]
+        assert torch.equal(wide.logits(x)[..., :20], small.logits(x))
+
+
+def test_a_folder_that_is_not_gpt2_is_one_sentence(gpt2, tmp_path):
+    assert is_gpt2(str(gpt2[1]))
+    assert not is_gpt2(str(tmp_path))
+    shape = {"model_type": "gpt2", "n_embd": 8, "n_head": 2, "n_layer": 1, "n_positions": 8}
+    (tmp_path / "config.json").write_text(json.dumps(shape))
+    with pytest.raises(UserError, match=r"has no model\.safetensors"):
+        load_gpt2(str(tmp_path), str(SHARED))
+    (tmp_path / "config.json").write_text(json.dumps({**shape, "activation_function": "relu"}))
+    with pytest.raises(UserError, match="a variant of GPT-2"):
+        load_gpt2(str(tmp_path), str(SHARED))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
+    with pytest.raises(UserError, match="is not GPT-2's"):
+        load_gpt2(str(tmp_path), str(SHARED))
