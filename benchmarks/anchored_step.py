@@ -1,6 +1,6 @@
 """ADLM with its bridge folded, against the paper-literal path and a plain MDLM of equal depth.
 
-    python benchmarks/anchored_step.py [--rows 32] [--precision bf16]
+    python benchmarks/anchored_step.py [--rows 48] [--precision bf16]
 
 V 50258, d 768, 12 + 6 blocks, L 128; a training step (forward and backward of the whole loss) and
 an inference forward (log-probabilities at the masked half), each case in a process of its own, in
@@ -61,7 +61,7 @@ def words(size: int) -> Vocab:
     return make_vocab(Tokenizer(models.WordLevel({f"w{i}": i for i in range(size - 2)})))
 
 
-def measure(kind: str, phase: str, rows: int, precision: str) -> dict:
+def measure(kind: str, phase: str, rows: int, precision: str, calls: int) -> dict:
     """Seconds and peak memory of one case."""
     config = setting(kind)
     vocab = words(V)
@@ -105,7 +105,7 @@ def measure(kind: str, phase: str, rows: int, precision: str) -> dict:
     return {
         "model": kind,
         "phase": phase,
-        "seconds": fastest(train if phase == "training step" else infer),
+        "seconds": fastest(train if phase == "training step" else infer, calls),
         "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "rows": rows,
         "anchor_share": objective.anchors(batch.x, batch.valid).float().mean().item()
@@ -114,11 +114,10 @@ def measure(kind: str, phase: str, rows: int, precision: str) -> dict:
     }
 
 
-def fastest(work: Callable[[], None], repeats: int = 3) -> float:
-    """Best of a few calls after one to warm up: what else the machine does only adds."""
-    work()
+def fastest(work: Callable[[], None], calls: int) -> float:
+    """Seconds of the fastest of a few calls: what else the machine does only adds."""
     times = []
-    for _ in range(repeats):
+    for _ in range(calls):
         began = time.perf_counter()
         work()
         times.append(time.perf_counter() - began)
@@ -129,7 +128,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--rows", type=int, default=32)
+    parser.add_argument("--rows", type=int, default=48)
+    parser.add_argument("--calls", type=int, default=3, help="of each case; the fastest counts")
     parser.add_argument("--precision", default="bf16", choices=["fp32", "bf16"])
     parser.add_argument("--out", default="results/bench-anchored-step.json")
     parser.add_argument("--one", help=argparse.SUPPRESS)  # a single case, in a process of its own
@@ -140,7 +140,13 @@ def main() -> None:
     found: dict[str, dict[str, dict]] = {}
     for phase in ("inference", "training step"):
         for kind in MODELS:
-            case = {"kind": kind, "phase": phase, "rows": given.rows, "precision": given.precision}
+            case = {
+                "kind": kind,
+                "phase": phase,
+                "rows": given.rows,
+                "precision": given.precision,
+                "calls": given.calls,
+            }
             words = [sys.executable, __file__, "--one", json.dumps(case)]
             done = subprocess.run(words, capture_output=True, text=True)
             if done.returncode:

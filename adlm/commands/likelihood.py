@@ -97,6 +97,8 @@ def start(
         "config": to_dict(saved.config),
         "length": chosen.length,
         "packing": chosen.packing,
+        "limit": limit,
+        "parameters": sum(p.numel() for p in model.parameters()),
     }
     label = Path(chosen.name).name.replace(":", "-") or "data"
     path = Path(out) if out else saved.run / "eval" / f"likelihood-{label}-{split}.json"

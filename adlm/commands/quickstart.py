@@ -2,62 +2,106 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
+import os
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 
-from adlm.commands.likelihood import start as likelihood
-from adlm.progress import console
-from adlm.recipes import recipe
-from adlm.results import write_json
-from adlm.train.run import train
+from adlm.config import Config, check
+from adlm.eval.first_page import page
+from adlm.progress import Bar, console
+from adlm.results import write_json, write_text
+from adlm.studies import pool
+from adlm.studies import quickstart as study
+from adlm.viz.plots import require
 
-RECIPES = ("laptop-ar", "laptop-mdlm")
+FAST_STEPS, FAST_ROWS = 100, 200
 
 
-def start(out: str = "runs/quickstart", steps: int = 0, rows: int = 0) -> int:
-    """Train the laptop recipes on the default corpus, score them on its test split, compare.
+def start(
+    out: str = "runs/quickstart",
+    fast: bool = False,
+    steps: int = 0,
+    rows: int = 0,
+    workers: int = 0,
+) -> None:
+    """Train AR, MDLM, A2R and ADLM on the default corpus, compare them, and see them write.
 
-    Stopped at any moment, the same command goes on where it was.
+    Trains at one budget, scores the test split, samples and infills with each, and writes one page,
+    report.html. Stopped at any moment, the same command goes on where it was.
 
     Args:
-        out: Folder for the runs and results.json.
+        out: Folder for the runs, results.json and report.html.
+        fast: A minute and a half instead of ten minutes, with worse models.
         steps: Train for so many steps instead of the recipes' own.
         rows: Score at most so many rows of the test split; 0 = all.
+        workers: Models that are trained at a time; 0 = as many as there are pairs of cores, at
+            least two where there are two cores.
     """
-    home = Path(out)
-    results = {}
-    for name in RECIPES:
-        config = recipe(name)
-        if steps:
-            config = replace(config, train=replace(config.train, steps=steps))
-        console.print(f"[bold]{name}[/bold]: {home / name}")
-        if code := train(config, home / name, resume=True):
-            return code
-        path = home / name / "eval" / "likelihood-sotu-test.json"
-        likelihood(str(home / name), out=str(path), draws=1, limit=rows)
-        results[name] = json.loads(path.read_text())
-    write_json(home / "results.json", results)
-    console.print(table(results))
-    print(f"written to {home / 'results.json'}")
-    return 0
+    check(steps >= 0 and rows >= 0, "--steps", min(steps, rows), "0 or more")
+    check(workers >= 0, "--workers", workers, "0 or more")
+    require()
+    home = Path(out) / "fast" if fast else Path(out)
+    wanted = study.configs(steps or (FAST_STEPS if fast else 0))
+    rows = rows or (FAST_ROWS if fast else 0)
+    cores = os.cpu_count() or 1
+    workers = workers or min(len(wanted), max(min(2, cores), cores // 2))
+    began = time.monotonic()
+    total = sum(c.train.steps for c in wanted.values())
+    said = f"{len(wanted)} models, {workers} at a time, into {home}; Ctrl-C stops, the same command"
+    console.print(f"{said} goes on", soft_wrap=True)
+    with Bar("quickstart", total, "steps", done(home, wanted)) as bar:
+        pool.work(
+            study.jobs(home, wanted, rows),
+            workers,
+            pool.shares(workers, 0),
+            progress(home, wanted, bar),
+        )
+        bar.update(total)
+    result = study.gather(home, wanted)
+    write_json(home / "results.json", result)
+    write_text(home / "report.html", page(result, home))
+    console.print(table(result["rows"]))
+    minutes = (time.monotonic() - began) / 60
+    print(f"{minutes:.1f} minutes; written to {home / 'results.json'}")
+    print(f"open {(home / 'report.html').resolve()}")
 
 
-def table(results: dict) -> Table:
+def done(home: Path, wanted: dict[str, Config]) -> int:
+    return sum(study.steps_done(home / name) for name in wanted)
+
+
+def progress(home: Path, wanted: dict[str, Config], bar: Bar) -> Callable[[], None]:
+    """What the pool calls while it waits."""
+
+    def look() -> None:
+        at = {name: study.steps_done(home / name) for name in wanted}
+        running = [
+            f"{name.removeprefix('laptop-')} {step}/{wanted[name].train.steps}"
+            for name, step in at.items()
+            if 0 < step < wanted[name].train.steps
+        ]
+        bar.update(sum(at.values()), ", ".join(running))
+
+    return look
+
+
+def table(rows: dict[str, dict[str, Any]]) -> Table:
     """Test perplexities side by side."""
     made = Table(title="test split of the default corpus")
-    for column in ("recipe", "test PPL", "bits a byte", "tokens scored", "what it is"):
+    for column in ("recipe", "parameters", "test PPL", "bits a byte", "what it is"):
         made.add_column(column, justify="left" if column in ("recipe", "what it is") else "right")
-    for name, found in results.items():
+    for name, found in rows.items():
         bound = "" if found["exact"] else "≤ "
         error = f" ± {found['se_ppl']:.1f}" if found["se_ppl"] is not None else ""
         made.add_row(
             name,
+            f"{found['parameters']:,}",
             f"{bound}{found['ppl']:.1f}{error}",
-            f"{found['bits_per_byte']:.3f}",
-            f"{found['tokens']:,}",
+            f"{bound}{found['bits_per_byte']:.3f}",
             found["quantity"],
         )
     return made

@@ -30,6 +30,9 @@ class Section:
     notes: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)  # samples, shown as they are
     plots: list[tuple[str, bytes]] = field(default_factory=list)  # (caption, PNG)
+    frames: list[tuple[str, str]] = field(default_factory=list)  # (caption, a whole page)
+    columns: list[tuple[str, list[str]]] = field(default_factory=list)  # texts side by side
+    commands: list[str] = field(default_factory=list)
     details: Any = None  # settings and hashes, folded away
 
 
@@ -269,6 +272,11 @@ blockquote { margin: 0.6rem 0; padding: 0.2rem 0.9rem; border-left: 3px solid va
   white-space: pre-wrap; overflow-wrap: anywhere; font-family: Georgia, serif; }
 pre { overflow-x: auto; font-size: 0.8rem; }
 figure { margin: 0.8rem 0; }
+iframe { width: 100%; height: 34rem; border: 1px solid var(--line); border-radius: 0.7rem; }
+.columns { display: grid; grid-template-columns: repeat(auto-fit, minmax(17rem, 1fr)); gap: 1rem; }
+h3 { font-size: 0.95rem; margin: 0.4rem 0; }
+.commands { font-size: 0.9rem; border: 1px solid var(--line); border-radius: 0.5rem;
+  padding: 0.7rem 1rem; }
 """
 
 
@@ -296,6 +304,16 @@ def to_html(sections: list[Section], title: str) -> str:
                 f"<figcaption>{esc(caption)}</figcaption></figure>"
             )
         out += [f"<blockquote>{esc(t)}</blockquote>" for t in s.texts]
+        for caption, inner in s.frames:
+            out.append(f"<iframe title='{esc(caption)}' srcdoc=\"{esc(inner)}\"></iframe>")
+        if s.columns:
+            out.append("<div class='columns'>")
+            for name, texts in s.columns:
+                quotes = "".join(f"<blockquote>{esc(t)}</blockquote>" for t in texts)
+                out.append(f"<div><h3>{esc(name)}</h3>{quotes}</div>")
+            out.append("</div>")
+        if s.commands:
+            out.append(f"<pre class='commands'>{esc(chr(10).join(s.commands))}</pre>")
         if s.details:
             shown = esc(json.dumps(s.details, indent=2))
             out.append(f"<details><summary>settings</summary><pre>{shown}</pre></details>")
@@ -312,5 +330,6 @@ def to_markdown(sections: list[Section], title: str) -> str:
             lines = [s.header, ["---"] * len(s.header), *s.rows]
             out.append("\n".join("| " + " | ".join(line) + " |" for line in lines))
         out += s.notes
-        out += ["\n".join(f"> {line}" for line in t.splitlines()) for t in s.texts]
+        texts = [*s.texts, *(f"{name}: {t}" for name, own in s.columns for t in own)]
+        out += ["\n".join(f"> {line}" for line in t.splitlines()) for t in texts]
     return "\n\n".join(out) + "\n"

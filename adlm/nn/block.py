@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -10,6 +12,7 @@ from adlm.nn.cache import BlockCache
 from adlm.nn.config import TrunkConfig
 from adlm.nn.conv import ShortConv
 from adlm.nn.layout import Layout
+from adlm.nn.linear_ce import product_dtype
 from adlm.nn.rotary import rotate
 
 
@@ -19,25 +22,29 @@ class Attention(nn.Module):
     def __init__(self, cfg: TrunkConfig):
         super().__init__()
         self.heads = cfg.heads
-        self.qkv = nn.Linear(cfg.width, 3 * cfg.width, bias=False)
-        self.out = nn.Linear(cfg.width, cfg.width, bias=False)
+        self.qkv = nn.Linear(cfg.width, 3 * cfg.width, bias=cfg.bias)
+        self.out = nn.Linear(cfg.width, cfg.width, bias=cfg.bias)
         self.dropout = cfg.dropout
         self.qk_norm = cfg.qk_norm
 
     def forward(
         self,
-        x: Tensor,
-        turn: tuple[Tensor, Tensor],
+        qkv: Tensor,
+        turn: tuple[Tensor, Tensor] | None,
         mask: Tensor | None,
         causal: bool,
         cache: BlockCache | None,
     ) -> Tensor:
-        batch, length, width = x.shape
-        qkv = self.qkv(x).view(batch, length, 3, self.heads, width // self.heads)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each (B, H, L, d)
+        """qkv: (B, L, 3 D), which the block makes with `self.qkv` -> (B, L, D)."""
+        batch, length, width = qkv.shape[0], qkv.shape[1], qkv.shape[2] // 3
+        heads = qkv.view(batch, length, 3, self.heads, width // self.heads)
+        qk, v = heads.split((2, 1), dim=2)  # (B, L, 2, H, d), (B, L, 1, H, d)
         if self.qk_norm:
-            q, k = F.rms_norm(q, q.shape[-1:]), F.rms_norm(k, k.shape[-1:])
-        q, k = rotate(q, *turn), rotate(k, *turn)
+            qk = F.rms_norm(qk, qk.shape[-1:])
+        if turn is not None:
+            qk = rotate(qk, *turn)
+        q, k = qk.transpose(1, 3).unbind(2)  # each (B, H, L, d)
+        v = v.squeeze(2).contiguous().transpose(1, 2)  # a view would keep all of qkv for backward
         if cache is not None:
             k, v = cache.extend(k, v)
         y = self.mix(q, k, v, mask, causal)  # (B, H, L, d)
@@ -63,9 +70,9 @@ class Block(nn.Module):
     def __init__(self, cfg: TrunkConfig, causal: bool):
         super().__init__()
         self.conv = ShortConv(cfg.width, cfg.conv, causal) if cfg.conv else None
-        self.norm1 = nn.LayerNorm(cfg.width, bias=False)
+        self.norm1 = nn.LayerNorm(cfg.width, bias=cfg.bias)
         self.attention = Attention(cfg)
-        self.norm2 = nn.LayerNorm(cfg.width, bias=False)
+        self.norm2 = nn.LayerNorm(cfg.width, bias=cfg.bias)
         self.up = nn.Linear(cfg.width, cfg.mlp * cfg.width)
         self.down = nn.Linear(cfg.mlp * cfg.width, cfg.width)
         self.modulation = nn.Linear(cfg.time, 6 * cfg.width) if cfg.time else None
@@ -75,7 +82,7 @@ class Block(nn.Module):
         self,
         h: Tensor,
         layout: Layout,
-        turn: tuple[Tensor, Tensor],
+        turn: tuple[Tensor, Tensor] | None,
         mask: Tensor | None,
         c: Tensor | None,
         cache: BlockCache | None,
@@ -85,12 +92,103 @@ class Block(nn.Module):
             h = self.conv(h, layout, past)
         causal = layout.causal and h.shape[1] > 1
         if self.modulation is None:
-            h = h + self.dropout(self.attention(self.norm1(h), turn, mask, causal, cache))
-            return h + self.dropout(self.mlp(self.norm2(h)))
+            qkv = norm_linear(h, self.norm1, self.attention.qkv)  # (B, L, 3 D)
+            h = h + self.dropout(self.attention(qkv, turn, mask, causal, cache))
+            inner = norm_linear(h, self.norm2, self.up)  # (B, L, mlp D)
+            return h + self.dropout(gelu_linear(inner, self.down))
         b1, a1, g1, b2, a2, g2 = self.modulation(c)[:, None, :].chunk(6, dim=-1)  # each (B, 1, D)
-        x = self.norm1(h) * (1 + a1) + b1
-        h = h + g1 * self.dropout(self.attention(x, turn, mask, causal, cache))
-        return h + g2 * self.dropout(self.mlp(self.norm2(h) * (1 + a2) + b2))
+        qkv = self.attention.qkv(self.norm1(h) * (1 + a1) + b1)
+        h = h + g1 * self.dropout(self.attention(qkv, turn, mask, causal, cache))
+        inner = self.up(self.norm2(h) * (1 + a2) + b2)
+        return h + g2 * self.dropout(gelu_linear(inner, self.down))
 
-    def mlp(self, x: Tensor) -> Tensor:
-        return self.down(F.gelu(self.up(x), approximate="tanh"))
+
+def norm_linear(x: Tensor, norm: nn.LayerNorm, linear: nn.Linear) -> Tensor:
+    """linear(norm(x)), where training keeps x alone: the norm is made again in the backward pass.
+
+    Example:
+        >>> norm, linear = nn.LayerNorm(4, bias=False), nn.Linear(4, 3)
+        >>> x = torch.randn(2, 5, 4)
+        >>> torch.allclose(norm_linear(x, norm, linear), linear(norm(x)))
+        True
+    """
+    if torch.compiler.is_compiling() or not torch.is_grad_enabled():  # a compiler does it itself
+        return linear(norm(x))
+    if norm.bias is not None:  # only foreign networks have one
+        return linear(norm(x))
+    dtype = product_dtype(x, linear.weight)
+    return _NormLinear.apply(x, norm.weight, norm.eps, linear.weight, linear.bias, dtype)
+
+
+def gelu_linear(x: Tensor, linear: nn.Linear) -> Tensor:
+    """linear(gelu(x)), where training keeps x alone: gelu is made again in the backward pass."""
+    if torch.compiler.is_compiling() or not torch.is_grad_enabled():
+        return linear(F.gelu(x, approximate="tanh"))
+    return _GeluLinear.apply(x, linear.weight, linear.bias, product_dtype(x, linear.weight))
+
+
+class _NormLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        scale: Tensor,
+        eps: float,
+        weight: Tensor,
+        bias: Tensor | None,
+        dtype: torch.dtype,
+    ) -> Tensor:
+        ctx.save_for_backward(x, scale, weight)
+        ctx.eps, ctx.dtype = eps, dtype
+        with torch.autocast(x.device.type, enabled=False):
+            a = F.layer_norm(x.to(scale.dtype), scale.shape, scale, None, eps)
+            return _linear(a, weight, bias, dtype)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        x, scale, weight = ctx.saved_tensors
+        shape = list(scale.shape)
+        with torch.autocast(x.device.type, enabled=False):
+            wide = x.to(scale.dtype)
+            a, mean, rstd = torch.native_layer_norm(wide, shape, scale, None, ctx.eps)
+            da, dw, db = _linear_gradients(dy, a, weight, ctx.dtype, ctx.needs_input_grad[4])
+            del a
+            dx, dscale, _ = torch.ops.aten.native_layer_norm_backward(
+                da.to(scale.dtype), wide, shape, mean, rstd, scale, None, [True, True, False]
+            )
+        return dx, dscale, None, dw, db, None
+
+
+class _GeluLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype
+    ) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.dtype = dtype
+        with torch.autocast(x.device.type, enabled=False):
+            return _linear(F.gelu(x, approximate="tanh"), weight, bias, dtype)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        with torch.autocast(x.device.type, enabled=False):
+            a = F.gelu(x, approximate="tanh")
+            da, dw, db = _linear_gradients(dy, a, weight, ctx.dtype, ctx.needs_input_grad[2])
+            del a
+            dx = torch.ops.aten.gelu_backward(da.to(x.dtype), x, approximate="tanh")
+        return dx, dw, db, None
+
+
+def _linear(a: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """a @ weight.T + bias in one dtype."""
+    return F.linear(a.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype))
+
+
+def _linear_gradients(
+    dy: Tensor, a: Tensor, weight: Tensor, dtype: torch.dtype, biased: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Gradients of a @ weight.T + bias by a, weight and bias."""
+    flat = dy.to(dtype).flatten(0, -2)  # (N, out)
+    dw = flat.T @ a.to(dtype).flatten(0, -2)  # (out, in)
+    return (flat @ weight.to(dtype)).view(a.shape), dw, flat.sum(dim=0) if biased else None

@@ -41,11 +41,14 @@ def linear_cross_entropy(
         >>> bool(torch.isclose(nll[0], torch.tensor(4.0).log()))
         True
     """
-    if torch.is_autocast_enabled(h.device.type):
-        dtype = torch.get_autocast_dtype(h.device.type)
-    else:
-        dtype = torch.promote_types(h.dtype, weight.dtype)
-    return _Chunked.apply(h, weight, bias, target, scale, forbid, dtype)
+    return _Chunked.apply(h, weight, bias, target, scale, forbid, product_dtype(h, weight))
+
+
+def product_dtype(x: Tensor, weight: Tensor) -> torch.dtype:
+    """The dtype in which x @ weight.T is computed here: autocast's, where it is on."""
+    if torch.is_autocast_enabled(x.device.type):
+        return torch.get_autocast_dtype(x.device.type)
+    return torch.promote_types(x.dtype, weight.dtype)
 
 
 class _Chunked(torch.autograd.Function):
@@ -60,17 +63,22 @@ class _Chunked(torch.autograd.Function):
         forbid: int | None,
         dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor]:
-        rows = max(1, CHUNK_ELEMENTS // len(weight))
-        wide = torch.float64 if dtype == torch.float64 else torch.float32
+        rows = min(max(1, CHUNK_ELEMENTS // len(weight)), len(h))
+        wide = _wide(dtype)
         x, w = h.detach().to(dtype), weight.detach().to(dtype)
         train = any(ctx.needs_input_grad[:3])
         nll = torch.empty(len(h), dtype=wide, device=h.device)
         dh = torch.empty(h.shape, dtype=wide, device=h.device) if train else None
         dw = torch.zeros(weight.shape, dtype=wide, device=h.device) if train else None
         db = torch.zeros(len(weight), dtype=wide, device=h.device) if train else None
-        for lo in range(0, len(h), rows):
+        product = torch.empty(rows, len(weight), dtype=dtype, device=h.device)
+        buffer = product if dtype == wide else torch.empty_like(product, dtype=wide)
+        for lo in range(0, len(h), rows or 1):
             part = slice(lo, lo + rows)
-            p = (x[part] @ w.T).to(wide)  # (rows, V), logits as yet
+            g, p = product[: len(x[part])], buffer[: len(x[part])]  # (rows, V), one if dtype = wide
+            torch.mm(x[part], w.T, out=g)
+            if dtype != wide:
+                p.copy_(g)
             if bias is not None:
                 p += bias.detach()
             if forbid is not None:
@@ -85,10 +93,14 @@ class _Chunked(torch.autograd.Function):
             factor = scale[part, None].to(wide)
             p *= factor / total  # scale * softmax; less scale * one-hot(y) it is the gradient
             p.scatter_add_(1, y, -factor)
-            g = p.to(dtype)
-            dh[part] = g @ w
-            dw += g.T @ x[part]
             db += p.sum(dim=0)
+            if dtype == wide:
+                torch.mm(g, w, out=dh[part])
+                dw.addmm_(g.T, x[part])
+            else:
+                g.copy_(p)
+                dh[part] = g @ w
+                dw += g.T @ x[part]
         if dh is not None and dw is not None and db is not None:
             ctx.save_for_backward(dh.to(h.dtype), dw.to(weight.dtype), db)
         ctx.mark_non_differentiable(nll)
@@ -96,6 +108,11 @@ class _Chunked(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, d_total: Tensor, d_nll: Tensor) -> tuple[Tensor | None, ...]:
-        dh, dw, db = ctx.saved_tensors
-        dbias = db * d_total if ctx.needs_input_grad[2] else None
-        return dh * d_total, dw * d_total, dbias, None, None, None, None
+        dh, dw, db = ctx.saved_tensors  # scaled in place: a second pass is refused by autograd
+        dbias = db.mul_(d_total) if ctx.needs_input_grad[2] else None
+        return dh.mul_(d_total), dw.mul_(d_total), dbias, None, None, None, None
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    """Where sums over the vocabulary are taken: fp32, or fp64 for fp64."""
+    return torch.promote_types(dtype, torch.float32)

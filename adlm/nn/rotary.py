@@ -14,7 +14,9 @@ def angles(length: int, head_dim: int, base: float = 10_000.0) -> tuple[Tensor, 
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn each pair (x_i, x_{i + d/2}) of x: (..., L, d) by the angle of its position.
+    """Turn each pair (x_i, x_{i + d/2}) of x: (..., d) by the angle of its position.
+
+    cos and sin have d / 2 as their last size and broadcast over x.
 
     Example:
         >>> cos, sin = angles(3, 4)
@@ -22,5 +24,6 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         >>> torch.allclose(rotate(x, cos, sin).norm(dim=-1), x.norm(dim=-1))
         True
     """
-    a, b = x.chunk(2, dim=-1)  # each (..., L, d / 2)
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+    a, b = x.chunk(2, dim=-1)  # each (..., d / 2)
+    turned = torch.addcmul(a * cos, b, sin, value=-1), torch.addcmul(b * cos, a, sin)
+    return torch.cat(turned, dim=-1)

@@ -56,7 +56,9 @@ class Trunk(nn.Module):
         self.causal = causal
         self.depth = cfg.blocks if depth is None else depth
         self.blocks = nn.ModuleList(Block(cfg, causal) for _ in range(self.depth))
-        self.norm = nn.LayerNorm(cfg.width, bias=False)
+        self.norm = nn.LayerNorm(cfg.width, bias=cfg.bias)
+        learned = cfg.positions == "learned"
+        self.positions = nn.Embedding(max_length, cfg.width) if learned else None
         self.modulation = nn.Linear(cfg.time, 2 * cfg.width) if cfg.time else None
         self.time = TimeEmbedding(cfg.time) if cfg.time else None
         cos, sin = angles(max_length, cfg.width // cfg.heads)
@@ -94,7 +96,12 @@ class Trunk(nn.Module):
         """
         start = cache.length if cache is not None else 0
         end = start + h.shape[1]
-        turn = (self.cos[start:end], self.sin[start:end])  # each (L, d / 2)
+        turn = None
+        if self.positions is None:
+            seen = slice(start, end), None, None
+            turn = (self.cos[seen], self.sin[seen])  # each (L, 1, 1, d / 2)
+        else:
+            h = h + self.positions(layout.places(start, end, h.device))
         mask = layout.mask(h.shape[1])
         if mask is None and start and h.shape[1] > 1:  # several new positions after cached ones
             mask = h.new_ones(h.shape[1], end, dtype=torch.bool).tril(start)

@@ -8,7 +8,8 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,8 +41,13 @@ def foretell(seconds: float) -> None:
     console.print(f"about {minutes} minutes; stop at any time, the same command goes on")
 
 
-def work(jobs: list[Job], workers: int, threads: int) -> None:
-    """Do all jobs, `workers` at a time; a run that fails is one sentence."""
+def work(
+    jobs: list[Job], workers: int, threads: int, look: Callable[[], None] | None = None
+) -> None:
+    """Do all jobs, `workers` at a time; a run that fails is one sentence.
+
+    `look` is called every second; without it each finished run is a line.
+    """
     began = time.monotonic()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, stop_children)
@@ -49,10 +55,13 @@ def work(jobs: list[Job], workers: int, threads: int) -> None:
     pending = [executor.submit(launch, job, threads) for job in jobs]
     try:
         for job, future in zip(jobs, pending, strict=True):
+            while look and not wait([future], timeout=1.0).done:
+                look()
             if code := future.result():
                 log = log_file(job.folder)
                 raise UserError(f"the run {job.folder} stopped with code {code}; see {log}")
-            console.print(f"{time.monotonic() - began:6.0f} s  {job.label}")
+            if not look:
+                console.print(f"{time.monotonic() - began:6.0f} s  {job.label}")
     finally:  # also on Ctrl-C and SIGTERM: no further run starts, those under way save and leave
         executor.shutdown(wait=True, cancel_futures=True)
 

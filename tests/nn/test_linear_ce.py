@@ -88,3 +88,11 @@ def test_memory_does_not_grow_with_tokens_times_vocabulary():
         grown[path] = float(done.stdout)
     assert grown["plain"] > 1500
     assert grown["chunked"] < 600
+
+
+def test_a_second_backward_pass_is_refused_rather_than_scaled_twice():
+    h, weight = torch.randn(4, 8, requires_grad=True), torch.randn(16, 8, requires_grad=True)
+    total, _ = linear_ce.linear_cross_entropy(h, weight, None, torch.arange(4), torch.ones(4))
+    (2 * total).backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        total.backward()

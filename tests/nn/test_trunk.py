@@ -8,6 +8,7 @@ import torch
 from adlm.config import Config, ModelConfig
 from adlm.models.denoiser import Denoiser
 from adlm.models.sizes import parameters
+from adlm.nn.block import gelu_linear, norm_linear
 from adlm.nn.cache import Cache
 from adlm.nn.config import TrunkConfig
 
@@ -96,3 +97,65 @@ def test_compiled_equals_eager():
     eager = net.logits(x)
     net.trunk.compile()
     assert torch.allclose(net.logits(x), eager, atol=1e-5)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_norm_made_again_in_backward_has_the_same_gradients(bias):
+    torch.manual_seed(0)
+    norm, linear = torch.nn.LayerNorm(6, bias=bias).double(), torch.nn.Linear(6, 4, bias).double()
+    for parameter in (*norm.parameters(), *linear.parameters()):
+        torch.nn.init.normal_(parameter)
+    x = torch.randn(2, 3, 6, dtype=torch.float64, requires_grad=True)
+    assert torch.allclose(norm_linear(x, norm, linear), linear(norm(x)), rtol=1e-12)
+    tensors = (x, *norm.parameters(), *linear.parameters())
+    assert torch.autograd.gradcheck(lambda *_: norm_linear(x, norm, linear), tensors)
+
+
+def test_a_gelu_made_again_in_backward_has_the_same_gradients():
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(6, 4).double()
+    x = torch.randn(2, 3, 6, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(
+        lambda *_: gelu_linear(x, linear), (x, linear.weight, linear.bias)
+    )
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+def test_training_equals_inference_and_a_compiled_model_has_the_same_gradients(bf16):
+    torch.manual_seed(0)
+    net = Denoiser(20, TrunkConfig(width=16, blocks=2, heads=2, conv=3, qk_norm=True), False)
+    for parameter in net.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    x, found = tokens(2, 8), []
+    for compiled in (False, True):
+        net.zero_grad()
+        if compiled:
+            net.trunk.compile()
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            out = net.logits(x)
+            with torch.no_grad():
+                assert torch.allclose(out, net.logits(x), atol=0.1 if bf16 else 1e-5)
+        out.float().square().mean().backward()
+        found.append([p.grad.clone() for p in net.parameters()])
+    for eager, traced in zip(*found, strict=True):
+        scale = eager.abs().max()
+        assert (eager - traced).abs().max() <= (0.1 if bf16 else 1e-4) * scale
+
+
+def test_a_block_keeps_little_for_its_backward_pass():
+    """The stream three times (two norms and the last), q, k, v, what attention says, inner x 4."""
+    kept: dict[int, int] = {}
+    net = Denoiser(20, TrunkConfig(width=64, blocks=1, heads=2), False)
+    fixed = (*net.parameters(), *net.buffers())
+    weights = {p.untyped_storage().data_ptr() for p in fixed}
+
+    def note(x: torch.Tensor) -> torch.Tensor:
+        kept[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
+        h = net.hidden(tokens(4, 32))
+    assert h.requires_grad
+    activations = sum(size for where, size in kept.items() if where not in weights)
+    floats = activations / 4 / (4 * 32 * 64)  # for each token and channel
+    assert 11 <= floats < 11.5
