@@ -12,8 +12,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from adlm.eval.report import of_file, to_markdown
+
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
+REASONING = [p.stem for p in RESULTS.glob("study-reasoning*.json")]
 RECIPES = ("laptop-ar", "laptop-mdlm", "laptop-a2r", "laptop-adlm")
 
 
@@ -126,7 +129,7 @@ def page() -> str:
     ):
         if result := read(name):
             parts += [f"## {title}", show(result), f"{note} {machine(result)}."]
-    for name in ("study-anchoring", "study-ablate"):
+    for name in ("study-anchoring", "study-ablate", *sorted(REASONING)):
         if (RESULTS / f"{name}.md").is_file():
             result = read(name)
             assert result is not None
@@ -134,6 +137,10 @@ def page() -> str:
             parts += [f"![{name}](../results/{name}.png)", f"{machine(result)}."]
             if (RESULTS / f"{name}.txt").is_file():
                 parts.append((RESULTS / f"{name}.txt").read_text().strip())
+    for path in sorted(RESULTS.glob("eval-*.json")):
+        shown = to_markdown([of_file(path)], "").split("\n", 2)[2].strip()
+        name = path.stem.removeprefix("eval-")
+        parts.append(re.sub(r"^## (.*)", rf"## \1 ({name})", shown, count=1))
     return "\n\n".join(parts) + "\n"
 
 
