@@ -32,6 +32,7 @@ COMMANDS = {
     "eval efficiency": ("efficiency:start", "what generation costs, and the quality it buys"),
     "eval harness": ("harness:start", "tasks of the lm-evaluation-harness"),
     "eval humaneval": ("humaneval:start", "write and infill HumanEval programs, run their tests"),
+    "eval suite": ("suite:start", "all of these on several runs, and one report"),
     "report": ("report:start", "one page of runs and result files"),
     "sample": ("sample:start", "generate texts from a checkpoint"),
     "infill": ("sample:infill", "fill the holes of a text"),

@@ -66,3 +66,19 @@ def test_missing_things_are_named(tmp_path, capsys):
     assert "cannot be read" in capsys.readouterr().err
     assert main(["report", str(tmp_path)]) == 2
     assert "is neither a run nor a result" in capsys.readouterr().err
+
+
+def test_the_suite_measures_everything_once_and_reports(run, tmp_path, capsys, shared):
+    words = ["eval", "suite", str(run), "--out", str(tmp_path), "--texts", "16", "--rows", "2"]
+    words += ["--judge", "none", "--data.dir", str(shared)]
+    assert main(words) == 0
+    kinds = {p.stem.split("-")[1] for p in tmp_path.glob("eval-*.json")}
+    assert {"likelihood", "zeroshot", "efficiency"} <= kinds
+    first = {p: p.stat().st_mtime_ns for p in tmp_path.glob("eval-*.json")}
+    assert main(words) == 0
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.glob("eval-*.json")} == first
+    page = (tmp_path / "eval-report.html").read_text()
+    assert "Zero-shot perplexity" in page
+    assert "What generation costs" in page
+    assert not list(tmp_path.glob(".unfinished/*.json")) or "left out" in capsys.readouterr().err
+    assert main(["eval", "suite", str(tmp_path / "none")]) == 2
