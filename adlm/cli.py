@@ -17,7 +17,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
-from typing import Any, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 from adlm.errors import UserError, nearest
 
@@ -47,6 +47,7 @@ COMMANDS = {
     "theory": ("theory:start", "the paper's theory, computed exactly"),
     "plan": ("plan:start", "what a recipe needs: parameters, FLOPs, memory, hours"),
     "doctor": ("doctor:start", "what this machine has"),
+    "completion": ("completion:start", "tab completion for bash, zsh or fish"),
     "recipes": ("recipes:start", "list the recipes"),
 }
 
@@ -121,14 +122,46 @@ def overview() -> str:
     return "\n".join([*lines, "", "adlm COMMAND --help tells the options of each."])
 
 
+FLAT = ("config", "settings")  # parameters whose fields are options
+
+
 def run(function: Callable[..., Any], name: str, words: list[str]) -> int:
     """Parse the words by the function's signature and call it."""
-    from jsonargparse import ArgumentParser, Namespace
+    signature = inspect.signature(function).parameters
+    own = [p for p in signature if p not in FLAT]
+    needed = [p for p in own if signature[p].default is inspect.Parameter.empty]
+    parser = parser_of(function, name, words)
+    if words and not needed and own and not words[0].startswith("-"):
+        words = [f"--{own[0]}", *words]  # the first option's name may be left out
+    if needed and get_type_hints(function)[needed[0]] == list[str]:
+        words = gathered(words)
+    words = ["--n" if w == "-n" else w for w in words]
+    own_names = {o for a in parser._actions if a.metavar != "CONFIG" for o in a.option_strings}
+    short = {k: v for k, v in SHORT.items() if k not in own_names}
+    words = [re.sub(r"^--([\w-]+)(?=$|=)", lambda m: short.get(m[0], m[0]), w) for w in words]
+    words = spell_out(words, parser)
+    try:
+        made = parser.instantiate(parser.parse_args(words))
+    except argparse.ArgumentError as error:
+        raise UserError(sentence(str(error), parser, words)) from None
+    arguments = {key: made[key] for key in own}
+    if "config" in signature:
+        from adlm.config import Config
+
+        arguments["config"] = Config(**{k: v for k, v in vars(made).items() if k not in own})
+    if "settings" in signature:
+        kind = get_type_hints(function)["settings"]
+        arguments["settings"] = kind(**{f.name: made[f.name] for f in fields(kind)})
+    return function(**arguments) or 0
+
+
+def parser_of(function: Callable[..., Any], name: str, words: list[str]) -> Any:
+    """The parser of a command; the words may name the recipe whose values are the defaults."""
+    from jsonargparse import ArgumentParser
 
     signature = inspect.signature(function).parameters
-    flat = ("config", "settings")  # their fields are options
-    own = [p for p in signature if p not in flat]
-    needed = [p.upper() for p in own if signature[p].default is inspect.Parameter.empty]
+    empty = inspect.Parameter.empty
+    needed = [p.upper() for p in signature if p not in FLAT and signature[p].default is empty]
     parser = ArgumentParser(
         prog=f"adlm {name}",
         usage=" ".join(["adlm", name, *needed, "[--option value ...]"]),
@@ -136,42 +169,45 @@ def run(function: Callable[..., Any], name: str, words: list[str]) -> int:
         exit_on_error=False,
     )
     parser.add_function_arguments(
-        function, skip=set(flat), as_positional=True, fail_untyped=False, sub_configs=False
+        function, skip=set(FLAT), as_positional=True, fail_untyped=False, sub_configs=False
     )
-    configured, kind = "config" in signature, None
     if "settings" in signature:
         kind = get_type_hints(function)["settings"]
         parser.add_class_arguments(kind, sub_configs=False)
         given = signature["settings"].default  # a command may have defaults of its own
         simple = [f.name for f in fields(kind) if not is_dataclass(getattr(given, f.name))]
         parser.set_defaults({name: getattr(given, name) for name in simple})
-    if words and not needed and own and not words[0].startswith("-"):
-        words = [f"--{own[0]}", *words]  # the first option's name may be left out
-    if needed and get_type_hints(function)[needed[0].lower()] == list[str]:
-        words = gathered(words)
-    words = ["--n" if w == "-n" else w for w in words]
-    if configured:
+    if "config" in signature:
         add_config(parser, words)
     for action in parser._actions:
         if action.metavar == "CONFIG":  # a whole section from a file: not offered
             action.help = argparse.SUPPRESS
-    own_names = {o for a in parser._actions if a.metavar != "CONFIG" for o in a.option_strings}
-    short = {k: v for k, v in SHORT.items() if k not in own_names}
-    words = [re.sub(r"^--([\w-]+)(?=$|=)", lambda m: short.get(m[0], m[0]), w) for w in words]
-    words = spell_out(words, parser)
-    try:
-        values = parser.parse_args(words)
-        made: Namespace = parser.instantiate(values)
-    except argparse.ArgumentError as error:
-        raise UserError(sentence(str(error), parser, words)) from None
-    arguments = {key: made[key] for key in own}
-    if configured:
-        from adlm.config import Config
+    return parser
 
-        arguments["config"] = Config(**{k: v for k, v in vars(made).items() if k not in own})
-    if kind:
-        arguments["settings"] = kind(**{f.name: made[f.name] for f in fields(kind)})
-    return function(**arguments) or 0
+
+class Option(NamedTuple):
+    """An option of a command."""
+
+    name: str
+    meaning: str
+    default: Any
+
+
+def options_of(name: str) -> list[Option]:
+    """All options of a command, without --help.
+
+    Example:
+        >>> [(o.name, o.default) for o in options_of("report")]
+        [('--out', 'report.html'), ('--title', 'adlm report')]
+    """
+    parser = parser_of(load(name), name, [])
+    found = []
+    for action in parser._actions:
+        longs = [o for o in action.option_strings if o.startswith("--") and not o.endswith("+")]
+        if longs and "--help" not in longs and action.help != argparse.SUPPRESS:
+            meaning = " ".join(str(action.help or "").split())
+            found.append(Option(longs[-1], meaning, action.default))
+    return found
 
 
 def gathered(words: list[str]) -> list[str]:
