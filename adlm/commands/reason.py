@@ -15,6 +15,7 @@ from adlm.reasoning import train as trainer
 from adlm.reasoning.data import Items
 from adlm.reasoning.plan import Plan, Settings, load
 from adlm.reasoning.score import Outcome, summary
+from adlm.reasoning.tasks.base import Task
 from adlm.results import stamped, write_json, write_text
 from adlm.studies import reasoning as comparison
 
@@ -45,7 +46,7 @@ def items_of(
     data: str | None,
     data_dir: str | None,
     skip_bad: bool,
-) -> Items:
+) -> tuple[Task, Items]:
     """What a trained model is given to solve: by default items like those it was trained on."""
     own = replace(plan, task=task) if task and task != plan.task else plan
     s = own.settings
@@ -59,7 +60,7 @@ def items_of(
     )
     kind = replace(own, settings=given).make_task()
     count = limit or (500 if given.data == "generated" else 0)
-    return load(kind, given, split, count)
+    return kind, load(kind, given, split, count)
 
 
 def evaluate(
@@ -91,7 +92,8 @@ def evaluate(
     check(limit >= 0, "--limit", limit, "0 (all) or more")
     check(batch >= 1, "--batch", batch, "at least 1")
     solver, plan, state = trainer.load_solver(checkpoint, device)
-    found = items_of(plan, task, split, limit, data, data_dir, skip_bad)
+    kind, found = items_of(plan, task, split, limit, data, data_dir, skip_bad)
+    solver = replace(solver, task=kind)
     with Bar("solving", len(found.items), "items") as bar:
         outcomes = solver.solve(found.items, batch, bar.update)
     result: dict[str, Any] = {
@@ -156,7 +158,8 @@ def show(
     check(n >= 1, "--n", n, "at least 1")
     solver, plan, _ = trainer.load_solver(checkpoint, device)
     console = Console(highlight=False)
-    for outcome in solver.solve(items_of(plan, task, split, n, data, data_dir, False).items):
+    kind, found = items_of(plan, task, split, n, data, data_dir, False)
+    for outcome in replace(solver, task=kind).solve(found.items):
         console.print(coloured(outcome))
 
 

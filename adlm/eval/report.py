@@ -65,7 +65,7 @@ def of_file(path: Path) -> Section:
         raise UserError(f"{path} is not a result file: it holds no object")
     kind = result.get("command") if isinstance(result.get("command"), str) else None
     if "study" in result:
-        kind = "study"
+        kind = "study reasoning" if result["study"] == "reasoning" else "study"
     try:
         made = SECTIONS.get(kind or "", unknown)(result, path)
     except (KeyError, TypeError, AttributeError) as error:
@@ -221,6 +221,36 @@ def study(result: dict[str, Any], path: Path) -> Section:
     return Section(f"Study: {result['study']}", header, rows, [], [], [("curves", plot)])
 
 
+def study_reasoning(result: dict[str, Any], path: Path) -> Section:
+    rows = []
+    for r in result["rows"]:
+        low, high = (100 * end for end in r["interval"])
+        accuracy = f"{100 * r['mean']:.1f}"
+        if r["sd"] is not None:
+            accuracy += spread(100 * r["sd"], 1)
+        cost = [f"{r['tokens']:.1f}", f"{r['slots']:.1f}"]
+        shares = ["" if r[k] is None else f"{r[k]:.1%}" for k in ("sound_traces", "anchor_recall")]
+        rows.append([r["method"], accuracy, f"{low:.1f} to {high:.1f}", *cost, *shares])
+    header = ["method", "accuracy", "95 % interval", "tokens", "slots", "sound", "anchors found"]
+    seeds = len(result["rows"][0]["seeds"])
+    notes = [f"Mean ± sd over {seeds} seeds, in per cent; {result['rows'][0]['source']}."]
+    return Section(f"Reasoning: {result['task']}", header, rows, notes)
+
+
+def humaneval(result: dict[str, Any], path: Path) -> Section:
+    rows = [["tasks", str(result["tasks"])], ["programs a task", str(result["n"])]]
+    rows.append(["parse as Python", f"{result['parses']:.1%}"])
+    for k, value in result.get("pass_at", {}).items():
+        error = None if value["stderr"] is None else 100 * value["stderr"]
+        rows.append([f"pass@{k}, per cent", f"{100 * value['mean']:.2f}{spread(error)}"])
+    rows += [[name, f"{share:.1%}"] for name, share in result.get("shares", {}).items()]
+    cut = f"{result['tasks_cut']} prompts were cut to fit"
+    notes = [f"The model's context is {result['context']} tokens; {cut}."]
+    if not result["executed"]:
+        notes.append("The programs were not run (--allow-code-execution runs them).")
+    return Section(f"HumanEval ({result['mode']})", ["", ""], rows, notes)
+
+
 def unknown(result: dict[str, Any], path: Path) -> Section:
     rows = [[k, str(v)] for k, v in result.items() if isinstance(v, str | int | float)]
     return Section(path.stem, ["field", "value"], rows)
@@ -232,7 +262,9 @@ SECTIONS: dict[str, Callable[[dict[str, Any], Path], Section]] = {
     "eval samples": samples,
     "eval anchors": anchors,
     "eval efficiency": efficiency,
+    "eval humaneval": humaneval,
     "study": study,
+    "study reasoning": study_reasoning,
 }
 
 

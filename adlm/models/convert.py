@@ -47,13 +47,16 @@ def load_gpt2(path: str, data_dir: str | None = None) -> tuple[Config, Vocab, De
         folder = _download(path)
     config = gpt2_config(json.loads((folder / "config.json").read_text()), folder)
     tensors = _weights(folder)
-    vocab_size = tensors["wte.weight"].shape[0]
-    model = build(config, vocab_size)
-    hub.fill(model, translate(tensors, config), folder)
+    if "wte.weight" not in tensors:
+        raise UserError(f"{folder / 'model.safetensors'} is not GPT-2's: it has no wte.weight")
     own = (folder / "tokenizer.json").is_file()
     vocab = (
         file_vocab(folder) if own else gpt2_vocab([folder, *data_dirs(DataConfig(dir=data_dir))])
     )
+    tensors["wte.weight"] = tensors["wte.weight"][: vocab.size]  # some are padded with empty rows
+    vocab_size = len(tensors["wte.weight"])
+    model = build(config, vocab_size)
+    hub.fill(model, translate(tensors, config), folder)
     if vocab.size > vocab_size:  # the mask, which GPT-2 has not: a row that is never read
         model = widen(model, config, vocab.size)
     return config, vocab, model.eval()

@@ -138,8 +138,8 @@ def parse(record: Any) -> tuple[str, tuple[str, ...], str]:
         raise UserError(f"it is not JSON ({record})")
     if isinstance(record, str):
         question, bars, rest = record.partition("||")
-        if not bars:
-            raise UserError("it has no || between question and steps")
+        if not bars or not question.strip():
+            raise UserError("it has no || between question and steps, or no question")
         return (question.strip(), *_marked(rest))
     if not isinstance(record, dict):
         raise UserError(f"it must be an object, found a {type(record).__name__}")
@@ -168,7 +168,21 @@ def from_folder(task: Task, split: str, folder: str, skip_bad: bool = False) -> 
     home = Path(folder).expanduser()
     if not home.is_dir():
         raise UserError(f"--data must be generated, files or a folder, found '{folder}'")
-    found = [p for p in sorted(home.glob(f"*{split}*")) if p.suffix in (".json", ".jsonl", ".txt")]
-    if not found:
-        raise UserError(f"{home} has no {split} file (.json, .jsonl or .txt)")
+    kinds = (".json", ".jsonl", ".txt")
+    named = re.compile(rf"(^|[-_.]){split}([-_.]|$)")
+    found = [p for p in sorted(home.iterdir()) if p.suffix in kinds and named.search(p.stem)]
+    if len(found) != 1:
+        said = ", ".join(p.name for p in found) or "none"
+        raise UserError(f"{home} must have one {split} file (.json, .jsonl or .txt), found {said}")
     return read_file(task, found[0], skip_bad)
+
+
+def without(items: Items, others: list[Items]) -> Items:
+    """The items whose questions are in none of the others: GSM8K's public valid file is part of
+    its train file."""
+    known = {" ".join(i.question.split()) for o in others for i in o.items}
+    kept = [i for i in items.items if " ".join(i.question.split()) not in known]
+    gone = len(items.items) - len(kept)
+    if gone:
+        console.print(f"{gone} items of {items.source} are in valid or test too: left out")
+    return Items(kept, items.source, items.skipped)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 # a run of #, a number (decimals too), a word, or one sign
-WORD = r"#+|\d*\.?\d+|[A-Za-z]+|[^\w\s]"
+WORD = r"#+|\d*\.?\d+|[^\W\d_]+|_|[^\w\s]"
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class Settings:
         stages: Stages of a curriculum; 0 = the task's own number.
         per_stage: Epochs of each stage but the last.
         epochs: Epochs in all.
-        tokenizer: words (of the training items), byte, gpt2, bert, or a tokenizer.json.
+        tokenizer: words (of the training items), byte, gpt2, or a tokenizer.json.
         base: A checkpoint to start from, of adlm or GPT-2's folder; else from scratch.
         add_tokens: Add the slots' special tokens to the base's vocabulary.
         objective: ar, or a2r with an anchor network in front of the trunk.
@@ -113,10 +113,15 @@ def load(task: Task, settings: Settings, split: str, count: int) -> Items:
     """A split of a task's items by the settings: generated, the public files, or a folder's."""
     if settings.data == "generated":
         return data.generated(task, count or 1000, settings.seed, split)
-    if settings.data == "files":
-        found = data.from_files(task, split, settings.data_dir, settings.skip_bad)
-    else:
-        found = data.from_folder(task, split, settings.data, settings.skip_bad)
+
+    def read(name: str) -> Items:
+        if settings.data == "files":
+            return data.from_files(task, name, settings.data_dir, settings.skip_bad)
+        return data.from_folder(task, name, settings.data, settings.skip_bad)
+
+    found = read(split)
+    if split == "train":
+        found = data.without(found, [read("valid"), read("test")])
     return Items(found.items[: count or None], found.source, found.skipped)
 
 
@@ -137,4 +142,8 @@ def describe(plan: Plan, items: Items, vocab: Vocab) -> str:
             f"  stage {number}: {stage.describe()}; {steps:,} steps, {tokens:,} tokens, "
             f"{labels:,} of them with a loss"
         )
+    last = plan.stages()[-1]
+    more = sum(len(p.anchors) > last.slots for p in made) if plan.method == "acot" else 0
+    if more:
+        lines.append(f"  {more:,} items have more anchors than slots: the first {last.slots} count")
     return "\n".join(lines)

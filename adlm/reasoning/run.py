@@ -1,4 +1,4 @@
-"""Train a plan and measure it: what a study's worker does, and `adlm reason eval` with a run."""
+"""Train a plan and measure it: what a study's worker does. The figures stay, not the weights."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ def measure(plan: Plan, folder: Path, tests: int) -> int:
         "data_hash": items.hash,
         "source": items.source,
         "plan": to_dict(plan),
+        "tests": tests,
     }
     write_json(folder / "result.json", result)
     shutil.rmtree(folder / "checkpoints")  # the figures stay

@@ -14,7 +14,7 @@ from adlm.reasoning.item import Item
 from adlm.reasoning.methods.base import Method, Stage
 from adlm.reasoning.sequence import IGNORE, Sequence
 from adlm.reasoning.tasks.base import Task
-from adlm.reasoning.vocab import ANSWER, pieces
+from adlm.reasoning.vocab import ANSWER, MARKS, pieces
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,8 @@ class Solver:
         pairs = [(a, b) for a, b in zip(labels, decoded.slots, strict=True) if a != IGNORE]
         right = bool(mark) and decoded.finished and self.task.same(answer, item.answer)
         traced = bool(trace.strip())
+        inside = zip(row.ids[row.question : row.prompt], decoded.slots, strict=True)
+        marks = {self.vocab.tokenizer.token_to_id(m) for m in MARKS}
         return Outcome(
             item,
             trace.strip(),
@@ -82,13 +84,13 @@ class Solver:
             right,
             self.task.sound(item.question, trace, item.answer) if traced else None,
             len(decoded.ids),
-            [self.vocab.tokenizer.id_to_token(t) or "" for t in decoded.slots],
+            [self.vocab.tokenizer.id_to_token(t) or "" for i, t in inside if i not in marks],
             sum(a == b for a, b in pairs),
             len(pairs),
         )
 
 
-def wilson(right: int, count: int, z: float = 1.96) -> tuple[float, float]:
+def wilson(right: float, count: int, z: float = 1.96) -> tuple[float, float]:
     """The Wilson interval of a share: it stays in [0, 1] and is honest at both ends.
 
     Example:

@@ -1,8 +1,8 @@
 """One trainer for every method: it goes through the stages of a plan.
 
 Everything random is a pure function of (seed, stage, epoch), so a run that was stopped or killed
-goes on to the same weights from its last checkpoint. Each stage starts with a new optimiser, at
-the full learning rate; the last one lets it fall to zero.
+goes on to the same weights from its last checkpoint. Each stage starts with a new optimiser and a
+short warm-up; the last one lets the learning rate fall to zero.
 """
 
 from __future__ import annotations
@@ -74,15 +74,16 @@ class Trainer:
         config, self.vocab, base = network.start(plan, self.items.items)
         self.method, self.stages = plan.make_method(), plan.stages()
         self.pieces = [pieces(i, self.vocab) for i in self.items.items]
-        rows = [r for stage in self.stages for r in self.rows(stage)]
-        self.limit = max(len(r) - r.prompt for r in rows) + SLACK
-        length = math.ceil(1.25 * max(r.prompt for r in rows)) + self.limit
+        sizes = [(r.prompt, len(r)) for stage in self.stages for r in self.rows(stage)]
+        self.limit = max(whole - prompt for prompt, whole in sizes) + SLACK
+        length = math.ceil(1.25 * max(prompt for prompt, _ in sizes)) + self.limit
         if base is not None and config.model.positions == "learned":
-            length = min(length, max(config.data.length, max(map(len, rows))))
+            length = min(length, max(config.data.length, *(whole for _, whole in sizes)))
         self.config: Config = network.lengthened(config, base, length, s.base)
         self.model = network.fresh(self.config, self.vocab, base, s.seed).to(self.device)
         self.at = self.within = self.step = 0
         self.seconds = 0.0
+        self.batches: tuple[tuple[int, int], list[list[int]]] | None = None  # of an epoch
         self.optim = Optimizers(self.model, self.stage_optim())
 
     @property
@@ -129,11 +130,11 @@ class Trainer:
                         bar.update(self.step, f"stage {self.at} loss {mean:.4f}")
                         log.write({"step": self.step, "stage": self.at, "loss": mean})
                         recent = []
-                    due = time.monotonic() - saved > SAVE_SECONDS
-                    if stop.raised or due:
+                    told = stop.raised  # looked at once: a signal may come at any moment
+                    if told or time.monotonic() - saved > SAVE_SECONDS:
                         self.save(time.monotonic() - began)
                         saved = time.monotonic()
-                    if stop.raised:
+                    if told:
                         log.close()
                         return
                 self.close_stage(log)
@@ -152,7 +153,9 @@ class Trainer:
         """One step; returns the mean loss of its labels in nats."""
         s = self.plan.settings
         epoch, place = divmod(self.within, -(-len(rows) // s.batch))
-        chosen = order(rows, s.batch, (s.seed, self.at, epoch))[place]
+        if self.batches is None or place == 0 or self.batches[0] != (self.at, epoch):
+            self.batches = (self.at, epoch), order(rows, s.batch, (s.seed, self.at, epoch))
+        chosen = self.batches[1][place]
         batch = collate([rows[i] for i in chosen], self.vocab.pad).to(self.device)
         torch.manual_seed(hash((s.seed, self.step)) % 2**31)  # dropout
         self.model.train()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +11,13 @@ from tokenizers import AddedToken, Regex, Tokenizer, models, pre_tokenizers
 
 from adlm.config import DataConfig
 from adlm.data.sources import data_dirs
-from adlm.data.vocab import Vocab, bert_vocab, byte_vocab, file_vocab, gpt2_vocab, make_vocab
+from adlm.data.vocab import Vocab, byte_vocab, file_vocab, gpt2_vocab, make_vocab
 from adlm.errors import UserError
 from adlm.reasoning.item import WORD, Item, words
 
 # anchors between begin and end, continuous thoughts between begin and end, pauses
 SPECIAL = ("[BOA]", "[ANT]", "[EOA]", "[BOT]", "[THOUGHT]", "[EOT]", "[PAUSE]")
+MARKS = ("[BOA]", "[EOA]", "[BOT]", "[EOT]")  # begin and end: no slots themselves
 ANSWER = "###"  # stands before every answer
 UNKNOWN = "[UNK]"
 
@@ -69,20 +71,46 @@ def open_tokenizer(name: str, items: list[Item], folder: str | None) -> Vocab:
     if name == "words":
         parts = ((i.question, *i.steps, *i.anchors, i.answer) for i in items)
         return with_special(word_vocab(text for texts in parts for text in texts))
-    made = {"byte": byte_vocab, "gpt2": lambda: gpt2_vocab(dirs), "bert": lambda: bert_vocab(dirs)}
-    if name in made:
-        return with_special(made[name]())
+    if name in ("byte", "gpt2"):
+        return with_special(byte_vocab() if name == "byte" else gpt2_vocab(dirs))
     if Path(name).exists():
-        return with_special(file_vocab(Path(name)))
-    raise UserError(f"tokenizer must be words, byte, gpt2, bert or a file, found '{name}'")
+        return faithful(with_special(file_vocab(Path(name))), name)
+    raise UserError(f"tokenizer must be words, byte, gpt2 or a file, found '{name}'")
+
+
+def faithful(vocab: Vocab, name: str) -> Vocab:
+    """Refuse a tokenizer that cannot give an answer back as it was (bert's has no capitals)."""
+    text = f"{ANSWER} Tom is a lempus."
+    if vocab.decode(vocab.encode([text])[0]).strip() != text:
+        raise UserError(f"{name} cannot give '{text}' back: reasoning needs a tokenizer that can")
+    return vocab
 
 
 def pieces(item: Item, vocab: Vocab) -> Pieces:
     """An item as tokens; what follows the question begins with a space, as in running text."""
-    parts = [*item.steps, f"{ANSWER} {item.answer}", *item.anchors]
-    first, *rest = [
-        e.tolist() for e in vocab.encode([item.question, *(f" {part}" for part in parts)])
-    ]
-    count = len(item.steps)
-    anchors = [ids[0] for ids in rest[count + 1 :] if ids]
-    return Pieces(first, rest[:count], [*rest[count], vocab.eos], anchors)
+    parts = [f" {part}" for part in (*item.steps, f"{ANSWER} {item.answer}")]
+    first, *rest = [e.tolist() for e in vocab.encode([item.question, *parts])]
+    if not first:
+        raise UserError(f"the tokenizer has no token for the question '{item.question[:40]}'")
+    return Pieces(first, rest[:-1], [*rest[-1], vocab.eos], anchor_tokens(item, vocab))
+
+
+def anchor_tokens(item: Item, vocab: Vocab) -> list[int]:
+    """The first token of each anchor as it stands in the trace, one after the other.
+
+    An anchor that the trace writes otherwise (a singular of a plural) is encoded by itself.
+    """
+    trace = " " + item.trace
+    encoded = vocab.tokenizer.encode(trace, add_special_tokens=False)
+    found, start = [], 0
+    for word in item.anchors:
+        place = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", trace[start:])
+        at = start + place.start() if place else None
+        spans = zip(encoded.offsets, encoded.ids, strict=True)
+        token = next((t for (low, high), t in spans if at is not None and low <= at < high), None)
+        if token is None:
+            token = next(iter(vocab.encode([word])[0].tolist()), None)
+        if token is not None:
+            found.append(token)
+            start = start if at is None else at
+    return found

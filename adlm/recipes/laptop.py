@@ -20,7 +20,7 @@ def laptop_mdlm() -> Config:
         data=DataConfig(name="sotu", tokenizer="bpe:2048", length=64),
         model=ModelConfig(width=128, blocks=3, heads=4, conv=5, qk_norm=True),
         optim=OptimConfig(lr=0.01, ema=0.98),
-        train=TrainConfig(steps=1600, batch=32, eval_every=200, save_every=200),
+        train=TrainConfig(steps=1300, batch=32, eval_every=100, save_every=100),
     )
 
 

@@ -18,6 +18,7 @@ from adlm.recipes import recipe
 from adlm.results import stamped, write_json
 from adlm.samplers import template
 from adlm.studies.pool import Job
+from adlm.train import checkpoint
 from adlm.train.log import read
 from adlm.train.run import train
 from adlm.viz.html import replay
@@ -69,18 +70,21 @@ def work(folder: str, values: dict[str, Any], rows: int) -> int:
     home, config = Path(folder), from_dict(values)
     if code := train(config, home, resume=True):
         return code
-    if not scored(home, rows):
+    hash_now = checkpoint.load(home).hash
+    if not current(home / "eval" / "likelihood-sotu-test.json", hash_now, rows):
         out = str(home / "eval" / "likelihood-sotu-test.json")
         likelihood(str(home), out=out, limit=rows, draws=1, precision="auto")
-    if not (home / "eval" / "texts.json").is_file():
-        write_json(home / "eval" / "texts.json", texts(home))
+    if not current(home / "eval" / "texts.json", hash_now):
+        write_json(home / "eval" / "texts.json", {"checkpoint_hash": hash_now, **texts(home)})
     return 0
 
 
-def scored(home: Path, rows: int) -> bool:
-    """Is the test split scored already, on as many rows?"""
-    path = home / "eval" / "likelihood-sotu-test.json"
-    return path.is_file() and json.loads(path.read_text()).get("limit") == rows
+def current(path: Path, checkpoint_hash: str, rows: int | None = None) -> bool:
+    """Is this result there already, of these weights and of as many rows?"""
+    if not path.is_file():
+        return False
+    found = json.loads(path.read_text())
+    return found.get("checkpoint_hash") == checkpoint_hash and found.get("limit") == rows
 
 
 def texts(home: Path) -> dict[str, Any]:

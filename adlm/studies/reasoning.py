@@ -37,6 +37,7 @@ class Cell:
 
     label: str
     plan: Plan
+    tests: int
     folder: Path
 
     @property
@@ -48,7 +49,8 @@ class Cell:
         """Has this very plan been run to its end?"""
         if not self.result.is_file():
             return False
-        if json.loads(self.result.read_text())["plan"] != to_dict(self.plan):
+        found = json.loads(self.result.read_text())
+        if (found["plan"], found["tests"]) != (to_dict(self.plan), self.tests):
             raise UserError(f"{self.folder} holds a run with other settings: take another --home")
         return True
 
@@ -72,7 +74,7 @@ class Study:
                 options = {**self.settings.options, **{o: True for o in turned}}
                 settings = replace(self.settings, options=options, seed=self.settings.seed + seed)
                 folder = self.home / f"{label}-seed{seed}"
-                yield Cell(label, Plan(self.task, name, settings), folder)
+                yield Cell(label, Plan(self.task, name, settings), self.tests, folder)
 
     def run(self, workers: int, threads: int) -> dict[str, Any]:
         """Do what is left, then gather everything."""
@@ -113,7 +115,7 @@ class Study:
 def row(label: str, found: list[dict[str, Any]]) -> dict[str, Any]:
     """A method over its seeds."""
     accuracy = [r["accuracy"] for r in found]
-    right, count = sum(r["right"] for r in found), sum(r["items"] for r in found)
+    middle, count = statistics.mean(accuracy), found[0]["items"]  # all seeds solve the same items
 
     def mean(key: str) -> float | None:
         values = [r[key] for r in found if r[key] is not None]
@@ -125,7 +127,7 @@ def row(label: str, found: list[dict[str, Any]]) -> dict[str, Any]:
         "accuracy": accuracy,
         "mean": statistics.mean(accuracy),
         "sd": statistics.stdev(accuracy) if len(accuracy) > 1 else None,
-        "interval": list(wilson(right, count)),  # of all seeds' answers together
+        "interval": list(wilson(middle * count, count)),  # over items; sd is over seeds
         "items": count,
         **{k: mean(k) for k in ("tokens", "slots", "sound_traces", "anchor_recall", "seconds")},
         "training_tokens": found[0]["training_tokens"],
@@ -153,8 +155,9 @@ def seconds(plan: Plan, threads: int) -> float:
         a_step = (time.monotonic() - began) / 2
     finally:
         torch.set_num_threads(kept)
-    steps = sum(s.epochs for s in plan.stages()) * plan.settings.items / plan.settings.batch
-    return a_step * steps
+    s = plan.settings
+    count = s.items if s.data == "generated" else len(plan.items("train", s.items).items)
+    return a_step * sum(stage.epochs for stage in plan.stages()) * count / s.batch
 
 
 def work(folder: str, values: dict[str, Any], tests: int) -> int:

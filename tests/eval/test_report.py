@@ -68,6 +68,43 @@ def test_missing_things_are_named(tmp_path, capsys):
     assert "is neither a run nor a result" in capsys.readouterr().err
 
 
+def test_reasoning_and_humaneval_have_sections(tmp_path):
+    study = {"study": "reasoning", "task": "prosqa", "rows": [ROW]}
+    code = {
+        "command": "eval humaneval",
+        "mode": "complete",
+        "tasks": 164,
+        "n": 1,
+        "parses": 0.25,
+        "context": 64,
+        "tasks_cut": 3,
+        "executed": True,
+        "pass_at": {"1": {"mean": 0.125, "stderr": 0.01}},
+        "shares": {"passed": 0.125},
+    }
+    for name, result in (("a.json", study), ("b.json", code)):
+        (tmp_path / name).write_text(json.dumps(result))
+    files = [str(tmp_path / n) for n in ("a.json", "b.json")]
+    assert main(["report", *files, "--out", str(tmp_path / "r.html")]) == 0
+    said = (tmp_path / "r.md").read_text()
+    assert "| acot | 75.0 ± 5.0 | 70.0 to 80.0 | 3.0 | 2.0 |  | 50.0% |" in said
+    assert "| pass@1, per cent | 12.50 ± 1.00 |" in said
+
+
+ROW = {
+    "method": "acot",
+    "mean": 0.75,
+    "sd": 0.05,
+    "interval": [0.7, 0.8],
+    "tokens": 3.0,
+    "slots": 2.0,
+    "sound_traces": None,
+    "anchor_recall": 0.5,
+    "seeds": [0, 1],
+    "source": "generated",
+}
+
+
 def test_the_suite_measures_everything_once_and_reports(run, tmp_path, capsys, shared):
     words = ["eval", "suite", str(run), "--out", str(tmp_path), "--texts", "16", "--rows", "2"]
     words += ["--judge", "none", "--data.dir", str(shared)]

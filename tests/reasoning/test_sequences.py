@@ -6,12 +6,14 @@ A line is `input -> label`; the label is predicted from the position before. `-`
 from textwrap import dedent
 
 import pytest
+from tokenizers import Tokenizer, models
 
 from adlm.errors import UserError
 from adlm.reasoning.item import Item
 from adlm.reasoning.methods.base import ALL, Schedule, Stage, make_method
 from adlm.reasoning.sequence import collate, readable
-from adlm.reasoning.vocab import pieces, with_special, word_vocab
+from adlm.reasoning.vocab import open_tokenizer, pieces, with_special, word_vocab
+from tests.conftest import SHARED
 
 ITEM = Item("3 and 4 twice?", ("<<3+4=7>>", "<<7*2=14>>"), "14", ("3", "4", "7"))
 VOCAB = with_special(word_vocab([ITEM.question, ITEM.trace, ITEM.answer]))
@@ -112,8 +114,8 @@ def test_plans():
     assert plan("no-cot") == [(10, 0, ALL)]
     assert plan("cot") == [(10, 0, 0)]
     assert plan("pause", tokens=4) == [(10, 4, ALL)]
-    assert plan("icot") == [(3, 0, 0), (3, 0, 1), (4, 0, 2)]
-    assert plan("coconut", per_step=2) == [(3, 0, 0), (3, 2, 1), (4, 4, 2)]
+    assert plan("icot") == [(3, 0, 0), (3, 0, 1), (4, 0, ALL)]
+    assert plan("coconut", per_step=2) == [(3, 0, 0), (3, 2, 1), (4, 4, ALL)]
     assert plan("acot") == [(3, 0, 0), (3, 1, 1), (4, 2, 2)]
     assert plan("acot", remove=False) == [(3, 0, 0), (3, 1, 0), (4, 2, 0)]
 
@@ -131,6 +133,23 @@ def test_a_missing_special_token_is_named():
     bare = word_vocab([ITEM.question, ITEM.trace, ITEM.answer])
     with pytest.raises(UserError, match=r"lacks the special token \[ANT\]"):
         make_method("acot").sequence(pieces(ITEM, bare), Stage(1, slots=1), bare)
+
+
+@pytest.mark.parametrize("name", ["byte", "gpt2"])
+def test_anchors_are_tokens_of_the_trace_with_any_tokenizer(name):
+    vocab = open_tokenizer(name, [ITEM], str(SHARED) if SHARED.is_dir() else None)
+    found = pieces(ITEM, vocab)
+    assert [vocab.decode([a]) for a in found.anchors] == ["3", "4", "7"]
+    assert set(found.anchors) <= {t for step in found.steps for t in step}
+    text = vocab.decode([t for step in found.steps for t in step] + found.answer[:-1])
+    assert text.split() == ["<<3+4=7>>", "<<7*2=14>>", "###", "14"]
+
+
+def test_a_tokenizer_that_loses_the_answer_is_refused(tmp_path):
+    lower = Tokenizer(models.WordLevel({"[UNK]": 0, "tom": 1}, unk_token="[UNK]"))
+    lower.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(UserError, match="cannot give '### Tom"):
+        open_tokenizer(str(tmp_path / "tokenizer.json"), [ITEM], None)
 
 
 def test_thoughts_of_rows_of_different_length_are_aligned():

@@ -10,6 +10,7 @@ import pytest
 from adlm.errors import UserError
 from adlm.reasoning.data import belongs, from_files, generated, read_file
 from adlm.reasoning.item import words
+from adlm.reasoning.plan import Settings, load
 from adlm.reasoning.tasks import prontoqa, prosqa
 from adlm.reasoning.tasks.base import make_task
 from tests.conftest import SHARED
@@ -176,9 +177,27 @@ def test_soundness_sees_what_is_wrong():
     assert not task.sound(question, good.replace("Tom is a terpus. ", ""), "Tom is a lempus.")
     assert not task.sound(question, good.replace("brimpus.", "yumpus."), "Tom is a lempus.")
     sums = make_task("arithmetic")
-    assert sums.sound("", "<<3+4=7>> <<7*2=14>>", "14")
-    assert not sums.sound("", "<<3+4=8>> <<8*2=16>>", "16")
-    assert not sums.sound("", "<<3+4=7>> <<9*2=18>>", "18")
+    story = "Ann has 3 pens. Ann finds 4 more. Then there are 2 times as many. How many pens?"
+    assert sums.sound(story, "<<3+4=7>> <<7*2=14>>", "14")
+    assert not sums.sound(story, "<<3+4=8>> <<8*2=16>>", "16")
+    assert not sums.sound(story, "<<3+4=7>> <<9*2=18>>", "18")
+    assert not sums.sound(story, "<<6+1=7>> <<7*2=14>>", "14")
+    assert not sums.sound(story, "<<3+4=7>>", "7")
+
+
+@real
+@pytest.mark.parametrize("name", ["gsm8k", "prontoqa"])
+def test_training_items_of_the_public_files_are_in_no_other_split(name):
+    settings = Settings(data="files", data_dir=str(SHARED))
+    found = {s: load(make_task(name), settings, s, 0).items for s in ("train", "valid", "test")}
+    asked = {s: {i.question for i in items} for s, items in found.items()}
+    assert not asked["train"] & (asked["valid"] | asked["test"])
+    assert len(found["train"]) >= 6900
+
+
+def test_words_of_other_languages_are_words():
+    assert words("José isst drei Äpfel_2") == ["José", "isst", "drei", "Äpfel", "_", "2"]
+    assert not make_task("prosqa").same("да", "нет")
 
 
 def test_splits_share_no_question_and_seeds_differ():
@@ -196,6 +215,8 @@ def test_too_many_items_for_the_knobs_is_one_sentence():
         generated(make_task("arithmetic", {"least": 1, "most": 1, "limit": 4}), 100_000, 0, "valid")
     with pytest.raises(UserError, match="no knob 'node'; did you mean 'nodes'"):
         make_task("prosqa", {"node": 3})
+    with pytest.raises(UserError, match="take more nodes or fewer steps"):
+        make_task("prosqa", {"nodes": 6, "spread": 0.0, "least": 5}).make(Random(0))
     with pytest.raises(UserError, match="nodes must be in"):
         make_task("prosqa", {"nodes": 2})
 
@@ -233,6 +254,7 @@ def test_a_bad_record_is_named_with_its_place_or_left_out(tmp_path, bad, sentenc
         ("How many?<<1+1=2>> #### 2", r"line 1: it has no \|\|"),
         ("How many?||<<1+1=2>> 2", "line 1: it has no ####"),
         ("How many?||<<1+1=2>> #### two", "the answer must be a number, found 'two'"),
+        ("||<<1+1=2>> #### 2", "or no question"),
         ("", "has no good record"),
     ],
 )

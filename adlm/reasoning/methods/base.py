@@ -54,10 +54,12 @@ class Method:
         return sequence(item, self.slots(item, stage, vocab), stage.removed)
 
 
-def curriculum(schedule: Schedule, slots: int, remove: bool) -> list[Stage]:
+def curriculum(
+    schedule: Schedule, slots: int, remove: bool, all_at_last: bool = False
+) -> list[Stage]:
     """Chain-of-thought first; then, a stage at a time, `slots` more slots and one step fewer.
 
-    The last stage takes the epochs that are left.
+    The last stage takes the epochs that are left; with `all_at_last` it has no step at all.
 
     Example:
         >>> [s.describe() for s in curriculum(Schedule(2, 3, 10), 1, True)]
@@ -72,7 +74,10 @@ def curriculum(schedule: Schedule, slots: int, remove: bool) -> list[Stage]:
             f"{schedule.epochs} epochs for the last: take more epochs, or fewer a stage"
         )
     epochs = [schedule.per_stage] * schedule.stages + [schedule.epochs - before]
-    return [Stage(e, k * slots, k if remove else 0) for k, e in enumerate(epochs)]
+    gone = [k if remove else 0 for k in range(schedule.stages + 1)]
+    if all_at_last and schedule.stages:
+        gone[-1] = ALL
+    return [Stage(e, k * slots, gone[k]) for k, e in enumerate(epochs)]
 
 
 def make_method(name: str, options: dict[str, Any] | None = None) -> Method:

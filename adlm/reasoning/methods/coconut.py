@@ -1,7 +1,8 @@
 """Coconut: continuous thoughts take the place of steps.
 
-Stage k lacks the first k steps and has `per_step` * k thoughts instead. A thought's input is the
-hidden state of the position before it; nothing supervises it but what comes after.
+Stage k lacks the first k steps (the last stage all) and has `per_step` * k thoughts instead. A
+thought's input is the hidden state of the position before it; nothing supervises it but what comes
+after.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Coconut(Method):
         check(self.per_step >= 1, "per_step", self.per_step, "at least 1")
 
     def stages(self, schedule: Schedule) -> list[Stage]:
-        return curriculum(schedule, slots=self.per_step, remove=True)
+        return curriculum(schedule, slots=self.per_step, remove=True, all_at_last=True)
 
     def slots(self, item: Pieces, stage: Stage, vocab: Vocab) -> Slots:
         if not stage.slots:

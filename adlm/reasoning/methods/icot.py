@@ -12,9 +12,9 @@ from adlm.registry import register
 @register("method", "icot")
 @dataclass(frozen=True)
 class ICoT(Method):
-    """Step-wise internalisation: stage k lacks the first k steps."""
+    """Step-wise internalisation: stage k lacks the first k steps, the last one all."""
 
     name: ClassVar[str] = "icot"
 
     def stages(self, schedule: Schedule) -> list[Stage]:
-        return curriculum(schedule, slots=0, remove=True)
+        return curriculum(schedule, slots=0, remove=True, all_at_last=True)

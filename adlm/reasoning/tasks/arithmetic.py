@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from random import Random
 from typing import ClassVar
 
@@ -47,12 +46,15 @@ class Arithmetic(Task):
     same = GSM8K.same
 
     def sound(self, question: str, trace: str, answer: str) -> bool:
-        """Are the equations right, each from the result before, and the last one the answer?"""
+        """Right equations: the story's numbers in order, each with the result before it."""
         found = equations(trace)
+        given = [w for w in words(question) if w.isdigit()]
         if not found or not all(map(holds, found)) or number(found[-1][1]) != number(answer):
             return False
-        begun = pairwise(found)
-        return all(after[0].startswith((f"{b[1]}+", f"{b[1]}-", f"{b[1]}*")) for b, after in begun)
+        before = [given[0] if given else "", *(right for _, right in found)]
+        terms = zip(found, before, given[1:], strict=False)
+        used = [left in (f"{b}+{n}", f"{b}-{n}", f"{b}*{n}") for (left, _), b, n in terms]
+        return len(found) == len(given) - 1 and all(used)
 
     def make(self, random: Random) -> Item:
         who, things = random.choice(NAMES), random.choice(THINGS)

@@ -47,6 +47,9 @@ class GSM8K(Task):
     def item(self, question: str, steps: tuple[str, ...], answer: str) -> Item:
         if number(answer) is None:
             raise UserError(f"the answer must be a number, found '{answer}'")
+        for step in steps:
+            if len(equations(step)) != 1:
+                raise UserError(f"a step must be an equation <<left=right>>, found '{step}'")
         return Item(question, steps, answer, self.anchors(steps))
 
 
@@ -90,11 +93,12 @@ def evaluate(text: str) -> float | None:
     """The value of a sum of products, without Python's eval; None where it is none.
 
     Example:
-        >>> evaluate("(16-3-4)*2"), evaluate("1/0")
-        (18.0, None)
+        >>> evaluate("(16-3-4)*2"), evaluate("50%*1,200"), evaluate("1/0")
+        (18.0, 600.0, None)
     """
-    tokens = re.findall(rf"{NUMBER}|[-+*/()]", text)
-    if "".join(tokens) != text.replace(",", "").replace("%", ""):
+    plain = re.sub(rf"({NUMBER})%", r"(\1/100)", text.replace(",", ""))
+    tokens = re.findall(rf"{NUMBER}|[-+*/()]", plain)
+    if "".join(tokens) != plain:
         return None
     try:
         value, rest = _sum(tokens)

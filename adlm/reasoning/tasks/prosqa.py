@@ -14,6 +14,7 @@ from random import Random
 from typing import ClassVar
 
 from adlm.config import check
+from adlm.errors import UserError
 from adlm.reasoning.item import Item, sentences, words
 from adlm.reasoning.tasks.base import Task
 from adlm.registry import register
@@ -77,12 +78,13 @@ class ProsQA(Task):
         return known and chained and steps[0][0] == asked[0] and end and steps[-1][1] in asked[1:]
 
     def make(self, random: Random) -> Item:
-        while True:
+        for _ in range(2000):
             edges = self.grow(random)
             root = random.randrange(2)
             found = choose(edges, root, self.least, self.most, random)
             if found is not None:
                 return self.write(edges, root, *found, random)
+        raise UserError(f"2000 graphs of {self} had no question: take more nodes or fewer steps")
 
     def grow(self, random: Random) -> list[tuple[int, int]]:
         """The edges of a graph; nodes 0 and 1 are the roots."""

@@ -1,0 +1,64 @@
+"""Make the README's moving picture: a text appears, anchors coloured.
+
+python docs/picture.py runs/quickstart/laptop-adlm docs/replay.gif
+
+Takes the replay page through a real browser (Chromium and its driver), frame by frame.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+
+import adlm
+from adlm.viz.html import write_replay
+
+STEPS, FRAMES, SIZE = 48, 16, (860, 560)
+
+
+def main() -> None:
+    run, out = sys.argv[1:3]
+    model = adlm.load(run)
+    trace = model.trace(n=2, sampler="remdm-loop", steps=STEPS, nucleus=0.9, seed=5)
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "replay.html"
+        write_replay(trace, page)
+        frames = shoot(page)
+    first, *rest = frames
+    first.save(out, save_all=True, append_images=rest, duration=[220] * len(rest) + [2500], loop=0)
+    print(f"{out}: {len(frames)} frames, {Path(out).stat().st_size / 1024:.0f} KiB")
+
+
+def shoot(page: Path) -> list[Image.Image]:
+    """The page at evenly spread steps."""
+    options = Options()
+    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"):
+        options.add_argument(word)
+    browser = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
+    try:
+        browser.set_window_size(*SIZE)
+        browser.get(page.resolve().as_uri())
+        last = browser.execute_script("return Number(document.getElementById('scrub').max)")
+        frames = []
+        for number in range(FRAMES + 1):
+            browser.execute_script(
+                "const s = document.getElementById('scrub'); s.value = arguments[0];"
+                "s.dispatchEvent(new Event('input'))",
+                round(last * number / FRAMES),
+            )
+            picture = Image.open(io.BytesIO(browser.get_screenshot_as_png()))
+            frames.append(picture.convert("P", palette=Image.Palette.ADAPTIVE, colors=64))
+        return frames
+    finally:
+        browser.quit()
+
+
+if __name__ == "__main__":
+    main()
