@@ -117,7 +117,11 @@ def load(name: str) -> Callable[..., Any]:
 
 def overview() -> str:
     """What `adlm` alone prints."""
-    lines = ["adlm: anchored language models. Train, evaluate and study them.", ""]
+    lines = ["adlm: anchored language models. Train, evaluate and study them."]
+    lines += [
+        "New here? `adlm quickstart` trains four small models and shows them on one page.",
+        "",
+    ]
     lines += [f"  adlm {name:<18}{summary}" for name, (_, summary) in COMMANDS.items()]
     return "\n".join([*lines, "", "adlm COMMAND --help tells the options of each."])
 

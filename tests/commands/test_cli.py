@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
-
 import pytest
 
 from adlm.cli import COMMANDS, main
@@ -98,26 +95,3 @@ def test_the_dial_derives_everything_from_one_word():
 def test_options_may_stand_before_the_recipe(capsys):
     assert main(["plan", "--count", "2", "--gpu", "h100", "owt-adlm"]) == 0
     assert "293,189,028" in capsys.readouterr().out
-
-
-def test_quickstart_trains_four_models_and_writes_its_page(tmp_path, capsys):
-    home = tmp_path / "q"
-    words = ["quickstart", "--out", str(home), "--steps", "3", "--rows", "20"]
-    assert main(words) == 0
-    said = capsys.readouterr()
-    assert f"open {home / 'report.html'}" in said.out
-    result = json.loads((home / "results.json").read_text())
-    assert list(result["rows"]) == ["laptop-ar", "laptop-mdlm", "laptop-a2r", "laptop-adlm"]
-    page = (home / "report.html").read_text()
-    for name, row in result["rows"].items():
-        assert f"{row['ppl']:.2f}" in page
-        assert name in said.err
-        assert row["fillings"][0].startswith("The")
-    assert "srcdoc=" in page
-    assert "adlm watch" in page
-    assert not re.search(r"(?:src|href)=['\"]?(?:http|//)", page)
-    before = [(home / name / "eval" / "texts.json").stat().st_mtime_ns for name in result["rows"]]
-    assert main(words) == 0  # nothing is done twice
-    after = [(home / name / "eval" / "texts.json").stat().st_mtime_ns for name in result["rows"]]
-    assert before == after
-    assert json.loads((home / "results.json").read_text()) == result

@@ -7,11 +7,9 @@ import os
 import pty
 import re
 import select
-import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -85,23 +83,6 @@ def test_the_page_loads_nothing_and_escapes_everything():
     data = re.search(r'id="trace">(.*?)</script>', page, re.S)
     assert data
     assert json.loads(data[1])["pieces"]["1"] == EVIL
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator:
-    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not program or not driver:
-        pytest.skip("needs a browser: apt-get install chromium chromium-driver")
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = program
-    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(word)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    made = webdriver.Chrome(options, webdriver.ChromeService(driver))
-    yield made
-    made.quit()
 
 
 def tokens(browser, row: int = 0) -> list:

@@ -1,0 +1,91 @@
+"""The newcomer's first command."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from adlm.cli import main
+
+SMALL = ["--steps", "3", "--rows", "20"]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A whole quickstart, of three steps."""
+    made = tmp_path_factory.mktemp("quickstart") / "q"
+    words = [sys.executable, "-m", "adlm", "quickstart", "--out", str(made), *SMALL]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"open {made / 'report.html'}" in done.stdout
+    assert "laptop-adlm" in done.stderr
+    return made
+
+
+def test_four_models_are_trained_scored_and_shown(home):
+    result = json.loads((home / "results.json").read_text())
+    assert list(result["rows"]) == ["laptop-ar", "laptop-mdlm", "laptop-a2r", "laptop-adlm"]
+    page = (home / "report.html").read_text()
+    for row in result["rows"].values():
+        assert f"{row['ppl']:.2f}" in page
+        assert row["fillings"][0].startswith("The")
+        assert row["parameters"] > 1e6
+    assert "adlm watch" in page
+    assert not re.search(r"(?:src|href)=['\"]?(?:http|//)", page)
+
+
+def test_nothing_is_done_twice_and_more_steps_are_scored_anew(home, capsys):
+    texts = {p: p.stat().st_mtime_ns for p in home.glob("*/eval/*.json")}
+    before = json.loads((home / "results.json").read_text())
+    assert main(["quickstart", "--out", str(home), *SMALL]) == 0
+    assert {p: p.stat().st_mtime_ns for p in home.glob("*/eval/*.json")} == texts
+    assert json.loads((home / "results.json").read_text()) == before
+    assert main(["quickstart", "--out", str(home), "--steps", "4", "--rows", "20"]) == 0
+    after = json.loads((home / "results.json").read_text())
+    for name, row in after["rows"].items():
+        assert row["checkpoint_hash"] != before["rows"][name]["checkpoint_hash"]
+
+
+@pytest.mark.parametrize("width", [420, 1200])
+def test_the_page_in_a_browser(home, browser, width):
+    browser.set_window_size(width, 900)
+    browser.get((home / "report.html").as_uri())
+    size = "return [document.documentElement.scrollWidth, window.innerWidth]"
+    wide, window = browser.execute_script(size)
+    assert wide <= window
+    assert len(browser.find_elements("css selector", "section")) == 7
+    frame = browser.find_element("tag name", "iframe")
+    browser.switch_to.frame(frame)
+    tokens = browser.find_elements("css selector", "article .t")
+    assert len(tokens) == 2 * 64
+    browser.switch_to.default_content()
+    assert not [e for e in browser.get_log("browser") if e["level"] == "SEVERE"]
+
+
+def test_ctrl_c_stops_all_and_the_same_command_goes_on(tmp_path):
+    words = [sys.executable, "-m", "adlm", "quickstart", "--out", str(tmp_path / "q")]
+    words += ["--steps", "60", "--rows", "4"]
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    runs = tmp_path / "q"
+    until = time.monotonic() + 120
+    while time.monotonic() < until and not list(runs.glob("*/metrics.jsonl")):
+        time.sleep(0.2)
+    time.sleep(1)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of the group
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "Traceback" not in said
+    assert list(runs.glob("*/checkpoints/step-*"))
+    reached = {p.parent.parent.name: int(p.name[5:]) for p in runs.glob("*/checkpoints/step-*")}
+    few = [*words[:-4], "--steps", "2", "--rows", "4"]  # what was reached is kept, the rest done
+    assert subprocess.run(few, capture_output=True).returncode == 0
+    assert (runs / "report.html").is_file()
+    for name, step in reached.items():
+        assert (runs / name / "checkpoints" / f"step-{step:08d}").is_dir()
