@@ -97,6 +97,7 @@ def evaluate(
     with Bar("solving", len(found.items), "items") as bar:
         outcomes = solver.solve(found.items, batch, bar.update)
     result: dict[str, Any] = {
+        "command": "reason eval",
         "task": task or plan.task,
         "method": plan.method,
         "split": split,

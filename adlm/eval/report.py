@@ -237,6 +237,22 @@ def study_reasoning(result: dict[str, Any], path: Path) -> Section:
     return Section(f"Reasoning: {result['task']}", header, rows, notes)
 
 
+def solved(result: dict[str, Any], path: Path) -> Section:
+    low, high = (100 * end for end in result["interval"])
+    rows = [
+        ["right", f"{result['right']} of {result['items']}"],
+        ["accuracy, per cent", f"{100 * result['accuracy']:.1f} ({low:.1f} to {high:.1f})"],
+        ["tokens generated, slots", f"{result['tokens']:.1f}, {result['slots']:.1f}"],
+    ]
+    for key, what in (("sound_traces", "sound traces"), ("anchor_recall", "anchors predicted")):
+        if result[key] is not None:
+            rows.append([what, f"{result[key]:.1%}"])
+    settings = result["plan"]["settings"]
+    notes = [f"Trained on {settings['data']} items, scored on {Path(result['source']).name}."]
+    title = f"Reasoning: {result['method']} on {result['task']} ({result['split']})"
+    return Section(title, ["", ""], rows, notes)
+
+
 def humaneval(result: dict[str, Any], path: Path) -> Section:
     rows = [["tasks", str(result["tasks"])], ["programs a task", str(result["n"])]]
     rows.append(["parse as Python", f"{result['parses']:.1%}"])
@@ -263,6 +279,7 @@ SECTIONS: dict[str, Callable[[dict[str, Any], Path], Section]] = {
     "eval anchors": anchors,
     "eval efficiency": efficiency,
     "eval humaneval": humaneval,
+    "reason eval": solved,
     "study": study,
     "study reasoning": study_reasoning,
 }

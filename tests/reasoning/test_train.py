@@ -118,7 +118,7 @@ SMALL += ["--precision", "fp32", "--size", "pico", "--knobs", json.dumps(KNOBS)]
 
 
 def test_train_eval_and_show_as_commands(tmp_path, capsys):
-    run = tmp_path / "run"
+    run, page = tmp_path / "run", str(tmp_path / "r.html")
     assert main(["reason", "train", "arithmetic", "acot", *SMALL, "--out", str(run)]) == 0
     said = capsys.readouterr().err
     assert "stage 0: 1 epochs, 0 slots, 0 steps removed; 2 steps" in said
@@ -137,6 +137,9 @@ def test_train_eval_and_show_as_commands(tmp_path, capsys):
     assert result["items"] == 5
     assert result["plan"]["settings"]["knobs"] == KNOBS
     assert {"data_hash", "checkpoint_hash", "machine", "interval"} <= set(result)
+    assert main(["report", str(run / "eval" / "reason-arithmetic-test.json"), "--out", page]) == 0
+    assert "Reasoning: acot on arithmetic (test)" in (tmp_path / "r.md").read_text()
+    capsys.readouterr()
     assert main(["reason", "show", str(run), "--n", "2"]) == 0
     assert capsys.readouterr().out.count("question") == 2
 
