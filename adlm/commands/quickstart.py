@@ -35,7 +35,7 @@ def start(
 
     Args:
         out: Folder for the runs, results.json and report.html.
-        fast: A minute and a half instead of ten minutes, with worse models.
+        fast: A minute and a half instead of twelve, with worse models.
         steps: Train for so many steps instead of the recipes' own.
         rows: Score at most so many rows of the test split; 0 = all.
         workers: Models that are trained at a time; 0 = as many as there are pairs of cores, at
