@@ -49,8 +49,8 @@ def work(
     `look` is called every second; without it each finished run is a line.
     """
     began = time.monotonic()
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, stop_children)
+    here = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, stop_children) if here else None
     executor = ThreadPoolExecutor(workers)
     pending = [executor.submit(launch, job, threads) for job in jobs]
     try:
@@ -64,6 +64,8 @@ def work(
                 console.print(f"{time.monotonic() - began:6.0f} s  {job.label}")
     finally:  # also on Ctrl-C and SIGTERM: no further run starts, those under way save and leave
         executor.shutdown(wait=True, cancel_futures=True)
+        if here:
+            signal.signal(signal.SIGTERM, before)
 
 
 def log_file(folder: Path) -> Path:
