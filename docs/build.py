@@ -153,7 +153,9 @@ def page() -> str:
     for path in sorted(RESULTS.glob("eval-*.json")):
         shown = to_markdown([of_file(path)], "").split("\n", 2)[2].strip()
         name = path.stem.removeprefix("eval-")
-        parts.append(re.sub(r"^## (.*)", rf"## \1 ({name})", shown, count=1))
+        if name not in shown.splitlines()[0]:
+            shown = re.sub(r"^## (.*)", rf"## \1 ({name})", shown, count=1)
+        parts.append(shown)
     return "\n\n".join(parts) + "\n"
 
 
