@@ -76,7 +76,15 @@ def test_the_page_in_a_browser(home, browser, width):
 def test_ctrl_c_stops_all_and_the_same_command_goes_on(tmp_path):
     words = [sys.executable, "-m", "adlm", "quickstart", "--out", str(tmp_path / "q")]
     words += ["--steps", "60", "--rows", "4"]
-    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        words,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # a job of a shell has none
+    )
     runs = tmp_path / "q"
     until = time.monotonic() + 300
     while time.monotonic() < until and not list(runs.glob("*/metrics.jsonl")):
