@@ -151,11 +151,7 @@ def page() -> str:
             if (RESULTS / f"{name}.txt").is_file():
                 parts.append((RESULTS / f"{name}.txt").read_text().strip())
     for path in sorted(RESULTS.glob("eval-*.json")):
-        shown = to_markdown([of_file(path)], "").split("\n", 2)[2].strip()
-        name = path.stem.removeprefix("eval-")
-        if name not in shown.splitlines()[0]:
-            shown = re.sub(r"^## (.*)", rf"## \1 ({name})", shown, count=1)
-        parts.append(shown)
+        parts.append(to_markdown([of_file(path)], "").split("\n", 2)[2].strip())
     return "\n\n".join(parts) + "\n"
 
 

@@ -70,6 +70,9 @@ def of_file(path: Path) -> Section:
         made = SECTIONS.get(kind or "", unknown)(result, path)
     except (KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path} is not a whole result of '{kind}' ({error!r})") from None
+    name = path.stem.removeprefix("eval-")
+    if path.stem.startswith("eval-") and name not in made.title:  # which run's, among several
+        made.title += f" ({name})"
     made.details = {k: v for k, v in result.items() if k in DETAILS}
     return made
 
