@@ -60,7 +60,6 @@ SHORT = {
     "--top_k": "--draw.top_k",
     "--compat": "--draw.compat",
     "--eta": "--policy.eta",
-    "--allow-code-execution": "--allow_code_execution",
 }
 
 
@@ -142,7 +141,11 @@ def run(function: Callable[..., Any], name: str, words: list[str]) -> int:
     words = ["--n" if w == "-n" else w for w in words]
     own_names = {o for a in parser._actions if a.metavar != "CONFIG" for o in a.option_strings}
     short = {k: v for k, v in SHORT.items() if k not in own_names}
-    words = [re.sub(r"^--([\w-]+)(?=$|=)", lambda m: short.get(m[0], m[0]), w) for w in words]
+    words = [
+        re.sub(r"^--[\w-]+(?=$|=)", lambda m: m[0][:2] + m[0][2:].replace("-", "_"), w)
+        for w in words
+    ]
+    words = [re.sub(r"^--\w+(?=$|=)", lambda m: short.get(m[0], m[0]), w) for w in words]
     words = spell_out(words, parser)
     try:
         made = parser.instantiate(parser.parse_args(words))

@@ -1,25 +1,29 @@
 """ADLM with its bridge folded, against the paper-literal path and a plain MDLM of equal depth.
 
-    python benchmarks/anchored_step.py [--rows 48] [--precision bf16]
+    python benchmarks/anchored_step.py [--rows 48] [--rounds 5] [--precision bf16]
 
 V 50258, d 768, 12 + 6 blocks, L 128; a training step (forward and backward of the whole loss) and
-an inference forward (log-probabilities at the masked half), each case in a process of its own, in
-one run and one precision. The literal path builds the anchor's and the denoiser's logits at every
-position, as the published code does. Tokens follow Zipf's law, so that anchors are about as
-frequent as in text.
+an inference forward (log-probabilities at the masked half), in one run and one precision. Each case
+has a process of its own; the three take turns, and the ratios are medians over rounds, so that what
+else the machine does falls on all alike. Peak memory is taken in further processes. The literal
+path is the published one: the anchor's and the denoiser's logits at every position, both SUBS rules
+over all of them. Tokens follow Zipf's law, so that anchors are about as frequent as in text.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
+import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -30,13 +34,16 @@ from adlm.config import AnchorConfig, Config, DataConfig, ModelConfig
 from adlm.data.vocab import Vocab, make_vocab
 from adlm.models.anchored import Anchored
 from adlm.models.sizes import build
+from adlm.nn.layout import Layout
 from adlm.objectives.anchored import AnchoredDiffusion
 from adlm.objectives.base import make
-from adlm.objectives.subs import zero_masking
+from adlm.objectives.subs import log_probabilities
 from adlm.results import stamped, write_json
 from adlm.types import Batch
 
 V, LENGTH = 50258, 128
+# what is freed goes back at once, so that the peak is what was alive together
+TIDY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
 MODELS = ("folded", "literal", "plain 18 blocks")
 
 
@@ -61,13 +68,28 @@ def words(size: int) -> Vocab:
     return make_vocab(Tokenizer(models.WordLevel({f"w{i}": i for i in range(size - 2)})))
 
 
-def measure(kind: str, phase: str, rows: int, precision: str, calls: int) -> dict:
-    """Seconds and peak memory of one case."""
+def literal(model: Anchored, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """As published: anchor logits and the denoiser's log-probabilities, (B, L, V) each.
+
+    The anchor head runs once: its logits go through the bridge and into the anchor loss.
+    """
+    layout = Layout(causal=False)
+    anchor = model.anchor_head(model.anchor_trunk(model.embed(z), layout))  # (B, L, V)
+    logits = model.head(model.trunk(model.bridge.project(anchor), layout)).float()
+    logits[..., V - 1] = -torch.inf
+    log_p = logits - logits.logsumexp(dim=-1, keepdim=True)
+    seen = z != V - 1
+    log_p[seen] = -torch.inf
+    log_p[seen, z[seen]] = 0.0
+    return anchor, log_p
+
+
+def step(kind: str, phase: str, rows: int, precision: str) -> Callable[[], None]:
+    """One case, ready to be called again and again."""
     config = setting(kind)
-    vocab = words(V)
     torch.manual_seed(0)
     model = build(config, V).train(phase == "training step")
-    objective = make(config, vocab)
+    objective = make(config, words(V))
     batch = tokens(rows)
     noise = objective.noise(rows, LENGTH, torch.Generator().manual_seed(1))
     assert noise is not None
@@ -76,52 +98,101 @@ def measure(kind: str, phase: str, rows: int, precision: str, calls: int) -> dic
 
     def literal_loss() -> torch.Tensor:
         assert isinstance(model, Anchored)
-        states = model.states(view.z, literal=True)
-        anchor_logits = model.anchor_head(states.anchor).float()  # (B, L, V)
-        logits = model.head(states.denoiser).float()  # (B, L, V)
+        anchor, log_p = literal(model, view.z)
         chosen = objective.supervised(batch, view, model)
         weight = view.weight[:, None]
-        nll = F.cross_entropy(logits.transpose(1, 2), batch.x, reduction="none")
-        anchor = F.cross_entropy(anchor_logits.transpose(1, 2), batch.x, reduction="none")
-        return (weight * (nll * view.wanted + 3e-3 * anchor * chosen)).sum()
+        nll = -log_p.gather(2, batch.x[..., None]).squeeze(2)  # (B, L), 0 where visible
+        extra = F.cross_entropy(anchor.flatten(0, 1).float(), batch.x.flatten(), reduction="none")
+        return (weight * (nll + 3e-3 * extra.view_as(chosen) * chosen)).sum()
 
     def train() -> None:
         with devices.autocast(precision, "cpu"):
-            literal = kind == "literal"
-            total = literal_loss() if literal else objective.score(model, batch, noise).total
+            whole = kind == "literal"
+            total = literal_loss() if whole else objective.score(model, batch, noise).total
         (total / batch.x.numel()).backward()
         model.zero_grad(set_to_none=True)
 
     @torch.no_grad()
     def infer() -> None:
-        with devices.autocast(precision, "cpu"):
-            if kind == "literal":
-                assert isinstance(model, Anchored)
-                logits = model.head(model.states(view.z, literal=True).denoiser)
-            else:
-                logits = model.head(model.hidden(view.z)[view.wanted])
-        zero_masking(logits, V - 1)
+        if kind == "literal":
+            assert isinstance(model, Anchored)
+            literal(model, view.z)
+        else:
+            h = model.hidden(view.z, wanted=view.wanted)
+            log_probabilities(h, model.head, V - 1)
+
+    return train if phase == "training step" else infer
+
+
+def serve(kind: str, phase: str, rows: int, precision: str) -> None:
+    """A process of one case: a call for each line of the input, its seconds for the output."""
+    work = step(kind, phase, rows, precision)
+    # a sampler rounds the weights once, training at every step
+    with devices.autocast(precision if phase == "inference" else "fp32", "cpu"):
+        for _ in sys.stdin:
+            began = time.perf_counter()
+            work()
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            print(json.dumps([time.perf_counter() - began, peak]), flush=True)
+
+
+class Case:
+    """One case in a process of its own."""
+
+    def __init__(self, environment: dict[str, str], **case: Any):
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "--one", json.dumps(case)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | environment,
+        )
+
+    def call(self) -> tuple[float, float]:
+        """Seconds of one call, and the peak memory so far in MiB."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"a case ended with code {self.process.wait()}")
+        seconds, peak = json.loads(line)
+        return seconds, peak
+
+    def end(self) -> None:
+        self.process.communicate()
+
+
+def measure(phase: str, rows: int, precision: str, rounds: int) -> dict[str, Any]:
+    """Seconds of each call, peak memory, and what they say."""
+    peaks, seconds = {}, {kind: [] for kind in MODELS}
+    for kind in MODELS:
+        alone = Case(TIDY, kind=kind, phase=phase, rows=rows, precision=precision)
+        peaks[kind] = alone.call()[1]
+        alone.end()
+    cases = {k: Case({}, kind=k, phase=phase, rows=rows, precision=precision) for k in MODELS}
+    for case in cases.values():
+        case.call()  # the first call sets things up
+    for number in range(rounds):
+        for kind, case in cases.items():
+            seconds[kind].append(case.call()[0])
+        latest = ", ".join(f"{kind} {seconds[kind][-1]:.2f} s" for kind in MODELS)
+        print(f"{phase}, round {number + 1}: {latest}", flush=True)
+    for case in cases.values():
+        case.end()
+
+    def ratio(above: str, below: str) -> float:
+        pairs = zip(seconds[above], seconds[below], strict=True)
+        return statistics.median(a / b for a, b in pairs)
 
     return {
-        "model": kind,
-        "phase": phase,
-        "seconds": fastest(train if phase == "training step" else infer, calls),
-        "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "rows": rows,
-        "anchor_share": objective.anchors(batch.x, batch.valid).float().mean().item()
-        if isinstance(objective, AnchoredDiffusion)
-        else None,
+        "seconds": seconds,
+        "peak_memory_mib": peaks,
+        "as_fast_as_literal": ratio("literal", "folded"),
+        "memory_of_literal": peaks["folded"] / peaks["literal"],
+        "time_of_plain": ratio("folded", "plain 18 blocks"),
     }
-
-
-def fastest(work: Callable[[], None], calls: int) -> float:
-    """Seconds of the fastest of a few calls: what else the machine does only adds."""
-    times = []
-    for _ in range(calls):
-        began = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - began)
-    return min(times)
 
 
 def main() -> None:
@@ -129,42 +200,40 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--rows", type=int, default=48)
-    parser.add_argument("--calls", type=int, default=3, help="of each case; the fastest counts")
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--precision", default="bf16", choices=["fp32", "bf16"])
     parser.add_argument("--out", default="results/bench-anchored-step.json")
     parser.add_argument("--one", help=argparse.SUPPRESS)  # a single case, in a process of its own
     given = parser.parse_args()
     if given.one:
-        print(json.dumps(measure(**json.loads(given.one))))
+        serve(**json.loads(given.one))
         return
-    found: dict[str, dict[str, dict]] = {}
+    phases = {}
     for phase in ("inference", "training step"):
-        for kind in MODELS:
-            case = {
-                "kind": kind,
-                "phase": phase,
-                "rows": given.rows,
-                "precision": given.precision,
-                "calls": given.calls,
-            }
-            words = [sys.executable, __file__, "--one", json.dumps(case)]
-            done = subprocess.run(words, capture_output=True, text=True)
-            if done.returncode:
-                sys.exit(done.stderr)
-            row = json.loads(done.stdout.splitlines()[-1])
-            found.setdefault(phase, {})[kind] = row
-            memory = f"{row['peak_memory_mib']:8,.0f} MiB"
-            print(f"{phase:<14} {kind:<16} {row['seconds']:7.2f} s  {memory}", flush=True)
-        cases = found[phase]
-        folded, literal, plain = (cases[m] for m in MODELS)
+        phases[phase] = found = measure(phase, given.rows, given.precision, given.rounds)
         print(
-            f"{phase}: {literal['seconds'] / folded['seconds']:.2f}x as fast as literal, "
-            f"{folded['peak_memory_mib'] / literal['peak_memory_mib']:.2f} of its memory, "
-            f"{folded['seconds'] / plain['seconds']:.2f}x the time of a plain 18-block MDLM",
+            f"{phase}: {found['as_fast_as_literal']:.2f}x as fast as literal, "
+            f"{found['memory_of_literal']:.2f} of its memory, "
+            f"{found['time_of_plain']:.2f}x the time of a plain 18-block MDLM",
             flush=True,
         )
-    result = {"command": sys.argv, "vocabulary": V, "length": LENGTH, "cases": found}
+    result = {
+        "command": sys.argv,
+        "vocabulary": V,
+        "length": LENGTH,
+        "rows": given.rows,
+        "anchor_share": anchor_share(given.rows),
+        "phases": phases,
+    }
     write_json(Path(given.out), stamped(result, "cpu", given.precision))
+
+
+def anchor_share(rows: int) -> float:
+    """How many of the tokens are anchors."""
+    batch = tokens(rows)
+    objective = make(setting("folded"), words(V))
+    assert isinstance(objective, AnchoredDiffusion)
+    return objective.anchors(batch.x, batch.valid).float().mean().item()
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from adlm.cli import COMMANDS, options_of
-from adlm.eval.report import of_file, to_markdown
+from adlm.eval.page import to_markdown
+from adlm.eval.report import of_file
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"

@@ -40,7 +40,7 @@ def train(
 
 def items_of(
     plan: Plan,
-    task: str | None,
+    task: str,
     split: str,
     limit: int,
     data: str | None,
@@ -48,7 +48,7 @@ def items_of(
     skip_bad: bool,
 ) -> tuple[Task, Items]:
     """What a trained model is given to solve: by default items like those it was trained on."""
-    own = replace(plan, task=task) if task and task != plan.task else plan
+    own = replace(plan, task=task) if task != plan.task else plan
     s = own.settings
     knobs = s.knobs if own is plan else {}
     given = replace(
@@ -65,7 +65,7 @@ def items_of(
 
 def evaluate(
     checkpoint: str,
-    task: str | None = None,
+    task: str,
     split: Split = "test",
     data: str | None = None,
     data_dir: str | None = None,
@@ -79,7 +79,7 @@ def evaluate(
 
     Args:
         checkpoint: A run of `adlm reason train`, or its checkpoint.
-        task: The task; the one that the model was trained on by default.
+        task: The task, by default with the knobs that the model was trained with.
         split: Part of the data.
         data: generated, files, or a folder; as in training by default.
         data_dir: Folder of the public files; the variable ADLM_DATA by default.
@@ -98,7 +98,7 @@ def evaluate(
         outcomes = solver.solve(found.items, batch, bar.update)
     result: dict[str, Any] = {
         "command": "reason eval",
-        "task": task or plan.task,
+        "task": task,
         "method": plan.method,
         "split": split,
         **summary(outcomes),
@@ -138,7 +138,7 @@ def sentence(result: dict[str, Any]) -> str:
 
 def show(
     checkpoint: str,
-    task: str | None = None,
+    task: str,
     split: Split = "test",
     data: str | None = None,
     data_dir: str | None = None,
@@ -149,7 +149,7 @@ def show(
 
     Args:
         checkpoint: A run of `adlm reason train`, or its checkpoint.
-        task: The task; the one that the model was trained on by default.
+        task: The task, by default with the knobs that the model was trained with.
         split: Part of the data.
         data: generated, files, or a folder; as in training by default.
         data_dir: Folder of the public files; the variable ADLM_DATA by default.

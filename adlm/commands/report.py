@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from adlm.eval.report import gather, to_html, to_markdown
+from adlm.eval.page import to_html, to_markdown
+from adlm.eval.report import gather
 from adlm.results import write_text
 
 

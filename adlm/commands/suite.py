@@ -70,9 +70,11 @@ def start(
 
 
 def finish(work: Callable[..., object], path: Path) -> None:
-    """Do a part beside its place, where it can go on after a stop, and put it there when whole."""
-    beside = path.parent / ".unfinished" / path.name
-    work(out=str(beside))
-    for file in (beside.with_suffix(".png"), beside):
-        if file.is_file():
-            file.rename(path.with_suffix(file.suffix))
+    """Do a part in a folder of its own, where it can go on after a stop; when whole, move it."""
+    home = path.parent / ".unfinished" / path.stem
+    work(out=str(home / path.name))
+    for file in sorted(home.iterdir(), key=lambda f: f.name == path.name):  # the result comes last
+        file.rename(path.parent / file.name)
+    home.rmdir()
+    if not any(home.parent.iterdir()):
+        home.parent.rmdir()

@@ -7,7 +7,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from adlm.eval.report import Section, png, spread, to_html
+from adlm.eval.page import Section, to_html
+from adlm.eval.report import png, spread
 from adlm.viz.plots import Line
 
 TITLE = "adlm quickstart"

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from adlm.device import autocast
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
-from adlm.objectives.subs import zero_masking
+from adlm.objectives.subs import log_probabilities
 from adlm.process.anchors import Anchors, Table
 from adlm.types import Batch
 
@@ -112,9 +112,9 @@ def by_ratio(
             segment, at = segments(batch).to(device), hidden.to(device)
             for name, model in models.items():
                 with autocast(precision, device):
-                    for label, logits in predictions(name, model, z.to(device), segment, at):
+                    for label, h, head in states(name, model, z.to(device), segment, at):
                         tally = tallies.setdefault(label, Tally.empty())
-                        tally.add(zero_masking(logits.float(), mask), target)
+                        tally.add(log_probabilities(h, head, mask), target)
         is_anchor = torch.cat(anchors)
         for label, tally in tallies.items():
             every = torch.ones_like(is_anchor)
@@ -129,16 +129,16 @@ def by_ratio(
     return out
 
 
-def predictions(
+def states(
     name: str, model: Denoiser, z: Tensor, segment: Tensor, at: Tensor
-) -> Iterator[tuple[str, Tensor]]:
-    """(network, (N, V) logits) at the positions `at`."""
+) -> Iterator[tuple[str, Tensor, nn.Linear]]:
+    """(network, (N, D) states, their head) at the positions `at`."""
     if isinstance(model, Anchored):
-        states = model.states(z, segment)
-        yield "anchor network", model.anchor_head(states.anchor[at])
-        yield name, model.head(states.denoiser[at])
+        anchor, h = model.states(z, segment, wanted=at)
+        yield "anchor network", anchor[at], model.anchor_head
+        yield name, h, model.head
     else:
-        yield name, model.head(model.hidden(z, segment)[at])
+        yield name, model.hidden(z, segment, wanted=at), model.head
 
 
 def bands(

@@ -25,7 +25,7 @@ from adlm.config import ModelConfig
 from adlm.models.denoiser import Denoiser
 from adlm.nn.cache import Cache
 from adlm.nn.layout import Layout
-from adlm.nn.transformer import Trunk
+from adlm.nn.transformer import Trunk, flat
 from adlm.process.anchors import Table
 
 
@@ -33,7 +33,7 @@ class States(NamedTuple):
     """What both networks say of a batch."""
 
     anchor: Tensor  # (B, L, D) input of the anchor head
-    denoiser: Tensor  # (B, L, D) input of the denoiser's head
+    denoiser: Tensor  # (B, L, D) input of the denoiser's head; (N, D) where only some are wanted
 
 
 class Bridge(Protocol):
@@ -183,9 +183,11 @@ class Anchored(Denoiser):
         sigma: Tensor | None = None,
         cache: Cache | None = None,
         literal: bool = False,
+        wanted: Tensor | None = None,
     ) -> States:
-        """Hidden states of both networks at every position; z: (B, L)."""
-        return self.both(self.embed(z), Layout(self.causal, segment), sigma, cache, literal)
+        """Hidden states of both networks; z: (B, L), wanted: (B, L) bool, of the denoiser's."""
+        layout = Layout(self.causal, segment)
+        return self.both(self.embed(z), layout, sigma, cache, flat(wanted), literal)
 
     def both(
         self,
@@ -193,6 +195,7 @@ class Anchored(Denoiser):
         layout: Layout,
         sigma: Tensor | None = None,
         cache: Cache | None = None,
+        at: Tensor | None = None,
         literal: bool = False,
     ) -> States:
         """The same from input vectors: (B, L, D)."""
@@ -203,7 +206,7 @@ class Anchored(Denoiser):
         bridged = (bridge.literal if literal else bridge)(anchor, self.anchor_head, self.embed)
         if self.residual:
             bridged = bridged + stream
-        denoised = self.trunk(bridged, layout, sigma, second)
+        denoised = self.trunk(bridged, layout, sigma, second, at=at)
         if cache is not None and second is not None:
             cache.length = second.length
         return States(anchor, denoised)
@@ -214,6 +217,7 @@ class Anchored(Denoiser):
         layout: Layout,
         sigma: Tensor | None = None,
         cache: Cache | None = None,
+        at: Tensor | None = None,
     ) -> Tensor:
         """The denoiser's hidden states from input vectors: (B, L, D) -> (B, L, D)."""
-        return self.both(h, layout, sigma, cache).denoiser
+        return self.both(h, layout, sigma, cache, at).denoiser

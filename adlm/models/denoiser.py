@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from adlm.nn.cache import Cache
 from adlm.nn.config import TrunkConfig
 from adlm.nn.layout import Layout
-from adlm.nn.transformer import Trunk
+from adlm.nn.transformer import Trunk, flat
 
 
 class Denoiser(nn.Module):
@@ -55,9 +55,14 @@ class Denoiser(nn.Module):
         segment: Tensor | None = None,
         sigma: Tensor | None = None,
         cache: Cache | None = None,
+        wanted: Tensor | None = None,
     ) -> Tensor:
-        """z: (B, L) tokens, segment: (B, L) or None, sigma: (B,) or None -> (B, L, D)."""
-        return self.flow(self.embed(z), Layout(self.causal, segment), sigma, cache)
+        """z: (B, L) tokens, segment: (B, L) or None, sigma: (B,) or None -> (B, L, D).
+
+        With `wanted`, (B, L) bool, only the states there: (N, D), for less work.
+        """
+        layout = Layout(self.causal, segment)
+        return self.flow(self.embed(z), layout, sigma, cache, flat(wanted))
 
     def flow(
         self,
@@ -65,9 +70,10 @@ class Denoiser(nn.Module):
         layout: Layout,
         sigma: Tensor | None = None,
         cache: Cache | None = None,
+        at: Tensor | None = None,
     ) -> Tensor:
-        """The same from input vectors instead of tokens: (B, L, D) -> (B, L, D)."""
-        return self.trunk(h, layout, sigma, cache)
+        """The same from input vectors instead of tokens: (B, L, D) -> (B, L, D), or (N, D) `at`."""
+        return self.trunk(h, layout, sigma, cache, at=at)
 
     def logits(
         self,

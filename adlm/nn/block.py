@@ -34,8 +34,9 @@ class Attention(nn.Module):
         mask: Tensor | None,
         causal: bool,
         cache: BlockCache | None,
+        at: Tensor | None = None,
     ) -> Tensor:
-        """qkv: (B, L, 3 D), which the block makes with `self.qkv` -> (B, L, D)."""
+        """qkv: (B, L, 3 D), which the block makes with `self.qkv` -> (B, L, D), or (N, D) `at`."""
         batch, length, width = qkv.shape[0], qkv.shape[1], qkv.shape[2] // 3
         heads = qkv.view(batch, length, 3, self.heads, width // self.heads)
         qk, v = heads.split((2, 1), dim=2)  # (B, L, 2, H, d), (B, L, 1, H, d)
@@ -48,7 +49,7 @@ class Attention(nn.Module):
         if cache is not None:
             k, v = cache.extend(k, v)
         y = self.mix(q, k, v, mask, causal)  # (B, H, L, d)
-        return self.out(y.transpose(1, 2).reshape(batch, length, width))
+        return self.out(pick(y.transpose(1, 2).reshape(batch, length, width), at))
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
         """SDPA in the compute dtype; on a CPU in fp32, whose backward is 3x as fast as bf16's."""
@@ -58,6 +59,11 @@ class Attention(nn.Module):
             return F.scaled_dot_product_attention(
                 q.to(dtype), k.to(dtype), v.to(dtype), mask, drop, is_causal=causal and mask is None
             )
+
+
+def pick(h: Tensor, at: Tensor | None) -> Tensor:
+    """Of (B, L, D) the flat positions `at`: (N,) -> (N, D); without them all of it."""
+    return h if at is None else h.flatten(0, 1).index_select(0, at)
 
 
 class Block(nn.Module):
@@ -86,20 +92,25 @@ class Block(nn.Module):
         mask: Tensor | None,
         c: Tensor | None,
         cache: BlockCache | None,
+        at: Tensor | None = None,
     ) -> Tensor:
+        """h: (B, L, D) -> (B, L, D); with `at`, (N,) flat positions, only those: (N, D)."""
         if self.conv is not None:
             past = cache.slide(h, len(self.conv.weight)) if cache is not None else None
             h = self.conv(h, layout, past)
         causal = layout.causal and h.shape[1] > 1
         if self.modulation is None:
             qkv = norm_linear(h, self.norm1, self.attention.qkv)  # (B, L, 3 D)
-            h = h + self.dropout(self.attention(qkv, turn, mask, causal, cache))
+            h = pick(h, at) + self.dropout(self.attention(qkv, turn, mask, causal, cache, at))
             inner = norm_linear(h, self.norm2, self.up)  # (B, L, mlp D)
             return h + self.dropout(gelu_linear(inner, self.down))
-        b1, a1, g1, b2, a2, g2 = self.modulation(c)[:, None, :].chunk(6, dim=-1)  # each (B, 1, D)
+        b1, a1, *rest = self.modulation(c)[:, None, :].chunk(6, dim=-1)  # each (B, 1, D)
+        if at is not None:
+            rest = [x[at // h.shape[1], 0] for x in rest]  # each (N, D)
+        g1, b2, a2, g2 = rest
         qkv = self.attention.qkv(self.norm1(h) * (1 + a1) + b1)
-        h = h + g1 * self.dropout(self.attention(qkv, turn, mask, causal, cache))
-        inner = self.up(self.norm2(h) * (1 + a2) + b2)
+        h = pick(h, at) + g1 * self.dropout(self.attention(qkv, turn, mask, causal, cache, at))
+        inner = self.up(self.norm2(h) * (1 + a2) + b2)  # (B, L, mlp D)
         return h + g2 * self.dropout(gelu_linear(inner, self.down))
 
 

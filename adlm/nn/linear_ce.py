@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 CHUNK_ELEMENTS = 1 << 25  # logits held at once: 128 MiB in fp32
+CACHE_ELEMENTS = 1 << 20  # and worked on at once: they stay in the processor's cache
 
 
 def linear_cross_entropy(
@@ -72,33 +73,39 @@ class _Chunked(torch.autograd.Function):
         dw = torch.zeros(weight.shape, dtype=wide, device=h.device) if train else None
         db = torch.zeros(len(weight), dtype=wide, device=h.device) if train else None
         product = torch.empty(rows, len(weight), dtype=dtype, device=h.device)
-        buffer = product if dtype == wide else torch.empty_like(product, dtype=wide)
+        few = rows if h.is_cuda else min(max(1, CACHE_ELEMENTS // len(weight)), rows)
+        buffer = torch.empty(0 if dtype == wide else few, len(weight), dtype=wide, device=h.device)
         for lo in range(0, len(h), rows or 1):
             part = slice(lo, lo + rows)
-            g, p = product[: len(x[part])], buffer[: len(x[part])]  # (rows, V), one if dtype = wide
+            g = product[: len(x[part])]  # (rows, V) logits, then their gradients
             torch.mm(x[part], w.T, out=g)
-            if dtype != wide:
-                p.copy_(g)
-            if bias is not None:
-                p += bias.detach()
-            if forbid is not None:
-                p[:, forbid] = -torch.inf
-            y = target[part, None]
-            top = p.amax(dim=1, keepdim=True)  # (rows, 1)
-            chosen = p.gather(1, y)
-            total = p.sub_(top).exp_().sum(dim=1, keepdim=True)
-            nll[part] = (total.log() + top - chosen).squeeze(1)
-            if dh is None or dw is None or db is None:
+            for at in range(0, len(g), few):
+                mine = slice(lo + at, lo + min(at + few, len(g)))
+                narrow = g[at : at + few]
+                p = narrow if dtype == wide else buffer[: len(narrow)].copy_(narrow)  # (few, V)
+                if bias is not None:
+                    p += bias.detach()
+                if forbid is not None:
+                    p[:, forbid] = -torch.inf
+                y = target[mine, None]
+                top = p.amax(dim=1, keepdim=True)  # (few, 1)
+                chosen = p.gather(1, y)
+                total = p.sub_(top).exp_().sum(dim=1, keepdim=True)
+                nll[mine] = (total.log() + top - chosen).squeeze(1)
+                if db is None:
+                    continue
+                factor = scale[mine, None].to(wide)
+                p *= factor / total  # scale * softmax; less scale * one-hot(y) it is the gradient
+                p.scatter_add_(1, y, -factor)
+                db += p.sum(dim=0)
+                if dtype != wide:
+                    narrow.copy_(p)
+            if dh is None or dw is None:
                 continue
-            factor = scale[part, None].to(wide)
-            p *= factor / total  # scale * softmax; less scale * one-hot(y) it is the gradient
-            p.scatter_add_(1, y, -factor)
-            db += p.sum(dim=0)
             if dtype == wide:
                 torch.mm(g, w, out=dh[part])
                 dw.addmm_(g.T, x[part])
             else:
-                g.copy_(p)
                 dh[part] = g @ w
                 dw += g.T @ x[part]
         if dh is not None and dw is not None and db is not None:

@@ -89,10 +89,12 @@ class Trunk(nn.Module):
         sigma: Tensor | None = None,
         cache: Cache | None = None,
         finish: bool = True,
+        at: Tensor | None = None,
     ) -> Tensor:
         """h: (B, L, D) -> (B, L, D); sigma: (B,) noise level, only with time modulation.
 
-        Without `finish` the residual stream itself, before the final norm.
+        Without `finish` the residual stream itself, before the final norm. With `at`, (N,) flat
+        positions b L + l, only their states, (N, D): elsewhere the last block stops at attention.
         """
         start = cache.length if cache is not None else 0
         end = start + h.shape[1]
@@ -107,10 +109,13 @@ class Trunk(nn.Module):
             mask = h.new_ones(h.shape[1], end, dtype=torch.bool).tril(start)
         c = self.condition(h, sigma)
         for i, block in enumerate(self.blocks):
-            h = block(h, layout, turn, mask, c, cache.blocks[i] if cache is not None else None)
+            memory = cache.blocks[i] if cache is not None else None
+            h = block(h, layout, turn, mask, c, memory, at if i == self.depth - 1 else None)
         if cache is not None:
             cache.length = end
-        return self.finish(h, c) if finish else h
+        if not finish:
+            return h
+        return self.finish(h, c, None if at is None else at // (end - start))
 
     def condition(self, h: Tensor, sigma: Tensor | None) -> Tensor | None:
         """(B, time) embedding of the noise level."""
@@ -118,10 +123,16 @@ class Trunk(nn.Module):
             return None
         return self.time(sigma if sigma is not None else h.new_zeros(len(h)))
 
-    def finish(self, h: Tensor, c: Tensor | None) -> Tensor:
-        """The final norm."""
+    def finish(self, h: Tensor, c: Tensor | None, row: Tensor | None = None) -> Tensor:
+        """The final norm; row: (N,) of each state where h is (N, D)."""
         h = self.norm(h)
         if self.modulation is not None and c is not None:
-            shift, scale = self.modulation(c)[:, None, :].chunk(2, dim=-1)
+            change = self.modulation(c)  # (B, 2 D)
+            shift, scale = (change[:, None] if row is None else change[row]).chunk(2, dim=-1)
             h = h * (1 + scale) + shift
         return h
+
+
+def flat(wanted: Tensor | None) -> Tensor | None:
+    """(B, L) bool -> (N,) numbers b L + l of the wanted positions."""
+    return None if wanted is None else wanted.flatten().nonzero().squeeze(1)

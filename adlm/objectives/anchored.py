@@ -59,7 +59,7 @@ class AnchoredObjective:
         assert isinstance(model, Anchored)
         mask = self.base.mask
         view = self.base.view(batch, noise)
-        states = model.states(view.z, view.segment, view.sigma)
+        states = model.states(view.z, view.segment, view.sigma, wanted=view.wanted)
         total, rows = cross_entropy(
             states.denoiser, model.head, batch.x, view.wanted, view.weight, mask
         )
@@ -68,7 +68,7 @@ class AnchoredObjective:
             return Score(total, rows)
         chosen = self.supervised(batch, view, model)
         extra, anchor = cross_entropy(
-            states.anchor, model.anchor_head, batch.x, chosen, view.weight, mask
+            states.anchor[chosen], model.anchor_head, batch.x, chosen, view.weight, mask
         )
         return Score(total + gamma * extra, rows, anchor)
 

@@ -52,7 +52,7 @@ class Base:
         self, model: Denoiser, batch: Batch, noise: Noise | None, progress: float = 1.0
     ) -> Score:
         view = self.view(batch, noise)
-        h = model.hidden(view.z, view.segment, view.sigma)  # (B, L, D)
+        h = model.hidden(view.z, view.segment, view.sigma, wanted=view.wanted)  # (N, D)
         total, rows = cross_entropy(h, model.head, batch.x, view.wanted, view.weight, self.mask)
         return Score(total, rows)
 
@@ -67,10 +67,10 @@ def cross_entropy(
 ) -> tuple[Tensor, Tensor]:
     """Weighted cross-entropy at the wanted positions only: (sum with gradients, (B,) by row).
 
-    h: (B, L, D), x and wanted: (B, L), weight: (B,).
+    h: (N, D) states of the wanted positions, x and wanted: (B, L), weight: (B,).
     """
     row = wanted.nonzero()[:, 0]  # (N,) the row of each prediction
     scale = weight[row]
-    total, nll = linear_cross_entropy(h[wanted], head.weight, head.bias, x[wanted], scale, forbid)
+    total, nll = linear_cross_entropy(h, head.weight, head.bias, x[wanted], scale, forbid)
     rows = torch.zeros(len(x), dtype=torch.float64, device=x.device)  # fp64: order is no matter
     return total, rows.index_add_(0, row, (nll * scale).double())

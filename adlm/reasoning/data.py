@@ -96,13 +96,13 @@ def read_file(task: Task, path: Path, skip_bad: bool = False) -> Items:
             items.append(task.item(*parse(text)))
         except UserError as error:
             if not skip_bad:
-                raise UserError(f"{path}, {place}: {error} (--skip_bad leaves it out)") from None
+                raise UserError(f"{path}, {place}: {error} (--skip-bad leaves it out)") from None
             bad += 1
     if not items:
         raise UserError(f"{path} has no good record")
     if bad:
         console.print(f"{path}: {bad} bad records left out, {len(items)} read")
-    return Items(items, str(path), bad)
+    return Items(items, path.name, bad)
 
 
 def records(path: Path) -> Iterator[tuple[str, Any]]:

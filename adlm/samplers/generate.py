@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 
+from adlm import device as devices
 from adlm import registry
 from adlm.config import Config, check
 from adlm.data.vocab import Vocab
@@ -133,10 +134,13 @@ def generate(
         canvas = Canvas(
             z, fixed, vocab.mask, model.eval(), settings.draw, random, settings.precision
         )
-        if policy is None:
-            run_causal(canvas, vocab.bos, watch)
-        else:
-            run(canvas, policy, settings.steps or length, watch)
+        with devices.autocast(
+            settings.precision, device
+        ):  # weights are rounded once
+            if policy is None:
+                run_causal(canvas, vocab.bos, watch)
+            else:
+                run(canvas, policy, settings.steps or length, watch)
         tokens.append(canvas.z.cpu().numpy())
         nfe.append(canvas.nfe.numpy())
         heads += canvas.heads

@@ -48,7 +48,8 @@ def axes() -> dict[str, dict[str, Config]]:
             for residual in (False, True)
         },
         "shared": {
-            f"anchor head {'shared' if s else 'of its own'}": model(shared=s) for s in (False, True)
+            f"anchor head shared{', fading' if fade else ''}": model(anchor(fade=fade), shared=True)
+            for fade in (False, True)
         },
         "depth": {
             f"depth {a} + {depth - a}": model(anchor_blocks=a, blocks=depth - a)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from adlm.errors import UserError
 from adlm.progress import console
@@ -24,6 +26,16 @@ class Job:
     label: str
     folder: Path
     code: list[str]  # Python source, then further arguments
+
+
+def finished(folder: Path, same: Callable[[dict[str, Any]], bool]) -> bool:
+    """Has a run been done to its end (result.json is written last), and is it the `same` one?"""
+    result = folder / "result.json"
+    if not result.is_file():
+        return False
+    if not same(json.loads(result.read_text(encoding="utf-8"))):
+        raise UserError(f"{folder} holds a run with other settings: take another --home")
+    return True
 
 
 def shares(workers: int, threads: int) -> int:

@@ -47,12 +47,8 @@ class Cell:
     @property
     def done(self) -> bool:
         """Has this very plan been run to its end?"""
-        if not self.result.is_file():
-            return False
-        found = json.loads(self.result.read_text())
-        if (found["plan"], found["tests"]) != (to_dict(self.plan), self.tests):
-            raise UserError(f"{self.folder} holds a run with other settings: take another --home")
-        return True
+        mine = (to_dict(self.plan), self.tests)
+        return pool.finished(self.folder, lambda r: (r["plan"], r["tests"]) == mine)
 
 
 @dataclass(frozen=True)

@@ -48,11 +48,7 @@ class Cell:
     @property
     def done(self) -> bool:
         """Has this very configuration been run to its end?"""
-        if not self.result.is_file():
-            return False
-        if from_dict(json.loads(self.result.read_text())["config"]) != self.config:
-            raise UserError(f"{self.folder} holds a run with other settings: take another --home")
-        return True
+        return pool.finished(self.folder, lambda r: from_dict(r["config"]) == self.config)
 
 
 @dataclass(frozen=True)

@@ -91,3 +91,17 @@ def test_a_folder_that_is_not_gpt2_is_one_sentence(gpt2, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
     with pytest.raises(UserError, match="is not GPT-2's"):
         load_gpt2(str(tmp_path), str(SHARED))
+
+
+def test_gpt2_is_fine_tuned_on_a_task_and_solves_it_from_the_command_line(gpt2, tmp_path, capsys):
+    from adlm.cli import main
+
+    run = str(tmp_path / "run")
+    small = ["--items", "12", "--valid", "2", "--epochs", "3", "--stages", "1", "--batch", "6"]
+    words = ["reason", "train", "arithmetic", "acot", "--base", str(gpt2[1]), *small, "--out", run]
+    words += ["--data-dir", str(SHARED), "--knobs", '{"least": 2, "most": 2, "limit": 8}']
+    assert main(words) == 2
+    assert "--add_tokens" in capsys.readouterr().err
+    assert main([*words, "--add-tokens"]) == 0
+    assert main(["reason", "eval", run, "arithmetic", "--limit", "4"]) == 0
+    assert "of 4 right" in capsys.readouterr().out

@@ -142,6 +142,32 @@ def test_training_equals_inference_and_a_compiled_model_has_the_same_gradients(b
         assert (eager - traced).abs().max() <= (0.1 if bf16 else 1e-4) * scale
 
 
+@pytest.mark.parametrize("time", [0, 8])
+@pytest.mark.parametrize("share", [0.5, 0.0])
+def test_only_the_wanted_states_are_the_same_states_with_the_same_gradients(time, share):
+    net = model(False, TrunkConfig(width=16, blocks=2, heads=2, conv=3, time=time))
+    x, sigma = tokens(4, 9), torch.rand(4).double() if time else None
+    wanted = torch.rand(4, 9, generator=torch.Generator().manual_seed(0)) < share
+    found = []
+    for states in (net.hidden(x, sigma=sigma)[wanted], net.hidden(x, sigma=sigma, wanted=wanted)):
+        net.zero_grad()
+        states.square().sum().backward()
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in net.parameters()]
+        found.append([states, *grads])
+    for whole, part in zip(*found, strict=True):
+        assert torch.allclose(whole, part, rtol=1e-9, atol=1e-12)
+
+
+def test_wanted_states_of_a_compiled_trunk_whatever_their_number():
+    net = model(False).float()
+    x = tokens(4, 9)
+    eager = net.hidden(x)
+    net.trunk.compile()
+    for seed in range(3):
+        wanted = torch.rand(4, 9, generator=torch.Generator().manual_seed(seed)) < 0.5
+        assert torch.allclose(net.hidden(x, wanted=wanted), eager[wanted], atol=1e-4)
+
+
 def test_a_block_keeps_little_for_its_backward_pass():
     """The stream three times (two norms and the last), q, k, v, what attention says, inner x 4."""
     kept: dict[int, int] = {}

@@ -35,9 +35,14 @@ class Table(nn.Module):
             self.head.bias.zero_()
 
     def hidden(
-        self, z: Tensor, segment: Tensor | None = None, sigma: Tensor | None = None
+        self,
+        z: Tensor,
+        segment: Tensor | None = None,
+        sigma: Tensor | None = None,
+        wanted: Tensor | None = None,
     ) -> Tensor:
-        return self.logits_of[(z * self.base).sum(dim=1)]
+        logits = self.logits_of[(z * self.base).sum(dim=1)]  # (B, L, V)
+        return logits if wanted is None else logits[wanted]
 
 
 def masked_cross_entropy(model: Table, x: Tensor, hidden: tuple[int, ...]) -> float:

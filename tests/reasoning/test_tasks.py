@@ -242,7 +242,7 @@ def test_a_bad_record_is_named_with_its_place_or_left_out(tmp_path, bad, sentenc
         json.dumps(records) if suffix == ".json" else "\n".join(map(json.dumps, records))
     )
     place = "record 2" if suffix == ".json" else "line 2"
-    with pytest.raises(UserError, match=rf"{place}: .*{sentence}.*--skip_bad"):
+    with pytest.raises(UserError, match=rf"{place}: .*{sentence}.*--skip-bad"):
         read_file(make_task("prosqa"), path)
     found = read_file(make_task("prosqa"), path, skip_bad=True)
     assert (len(found.items), found.skipped) == (2, 1)

@@ -129,7 +129,7 @@ def test_train_eval_and_show_as_commands(tmp_path, capsys):
     assert main(words) == 0
     assert main([*words, "--seed", "3"]) == 2
     assert "other settings (settings.seed)" in capsys.readouterr().err
-    assert main(["reason", "eval", str(run), "--limit", "5"]) == 0
+    assert main(["reason", "eval", str(run), "arithmetic", "--limit", "5"]) == 0
     said = capsys.readouterr().out
     assert "of 5 right (95 % interval" in said
     assert "anchors predicted" in said
@@ -140,8 +140,16 @@ def test_train_eval_and_show_as_commands(tmp_path, capsys):
     assert main(["report", str(run / "eval" / "reason-arithmetic-test.json"), "--out", page]) == 0
     assert "Reasoning: acot on arithmetic (test)" in (tmp_path / "r.md").read_text()
     capsys.readouterr()
-    assert main(["reason", "show", str(run), "--n", "2"]) == 0
+    assert main(["reason", "show", str(run), "arithmetic", "--n", "2"]) == 0
     assert capsys.readouterr().out.count("question") == 2
+
+
+def test_bytes_are_tokens_too_and_surplus_anchors_are_said(tmp_path, capsys):
+    run = str(tmp_path / "run")
+    words = [*SMALL, "--tokenizer", "byte", "--out", run]
+    assert main(["reason", "train", "arithmetic", "acot", *words]) == 0
+    assert "items have more anchors than slots: the first 1 count" in capsys.readouterr().err
+    assert main(["reason", "eval", run, "arithmetic", "--limit", "3"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -158,7 +166,7 @@ def test_train_eval_and_show_as_commands(tmp_path, capsys):
         (["train", "prosqa", "cot", "--tokenizer", "wrds"], "tokenizer must be words"),
         (["train", "prosqa", "acot", "--epochs", "3"], "leave none of 3 epochs"),
         (["train", "prosqa", "cot", "--base", "/nowhere"], "no checkpoint or run /nowhere"),
-        (["eval", "/nowhere"], "no checkpoint or run /nowhere"),
+        (["eval", "/nowhere", "prosqa"], "no checkpoint or run /nowhere"),
     ],
 )
 def test_bad_input_is_one_sentence(words, sentence, tmp_path, capsys, monkeypatch):
@@ -173,7 +181,7 @@ def test_a_checkpoint_of_another_kind_is_refused(tmp_path, capsys):
     from tests.conftest import make_config, small_corpus
 
     pretrain(make_config(small_corpus(tmp_path), "ar", steps=2), tmp_path / "base")
-    assert main(["reason", "eval", str(tmp_path / "base")]) == 2
+    assert main(["reason", "eval", str(tmp_path / "base"), "prosqa"]) == 2
     assert "was not trained by `adlm reason train`" in capsys.readouterr().err
 
 
