@@ -99,6 +99,16 @@ def test_every_command_of_the_readme_runs(tmp_path, monkeypatch, capsys, text_fi
         assert capsys.readouterr().out.strip().splitlines()[-1].startswith("[")
 
 
+def test_the_follower_of_the_readme_knows_every_command(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    import follow
+
+    typed = follow.commands((ROOT / "README.md").read_text())
+    assert set(commands_of("README.md")) < set(typed)
+    assert typed[:2] == ["git clone <this repository> && cd adlm", "make quickstart"]
+    assert typed[-1].startswith("python - <<'END'\nimport adlm")
+
+
 def test_the_table_of_samplers_is_whole():
     page = (ROOT / "docs" / "sampling.md").read_text()
     for name in registry.names("sampler"):

@@ -1,0 +1,119 @@
+"""Follow the README word for word, as somebody does who has just found the repository.
+
+    python docs/follow.py [--most 90] [--folder FOLDER]
+
+A fresh clone of the last commit, an empty home folder, and every command of the README in its
+order. Only the address of the clone is filled in, and `my-texts/` is made. A training that takes
+longer than --most seconds gets Ctrl-C, as the README says it may. Writes results/readme.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pydoc_data.topics
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from adlm.results import stamped, write_json
+
+ROOT = Path(__file__).parents[1]
+WHOLE = ("git", "make", "adlm quickstart")  # these are never stopped
+
+
+def commands(text: str) -> list[str]:
+    """What is to be typed, in order; a Python block is one command."""
+    line, block = r"^    ((?:git clone|make|adlm|torchrun) .*)$", r"^```python\n((?:.*\n)*?)```"
+    found = re.findall(f"{line}|{block}|(`adlm quickstart .*?`)", text, re.M)
+    return [
+        typed.split("  #")[0].strip()
+        or (f"python - <<'END'\n{code}END" if code else said.strip("`"))
+        for typed, code, said in found
+    ]
+
+
+def follow(home: Path, most: float) -> list[dict[str, Any]]:
+    """Type every command; stop at the first that fails."""
+    clone, steps = home / "adlm", []
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("ADLM_", "OMP_"))}
+    environment |= {"HOME": str(home / "home"), "PATH": f"{clone}/.venv/bin:{os.environ['PATH']}"}
+    environment.pop("VIRTUAL_ENV", None)
+    (home / "home").mkdir()
+    for command in commands((ROOT / "README.md").read_text(encoding="utf-8")):
+        typed = command.replace("<this repository>", f"file://{ROOT} adlm")
+        limit = None if command.startswith(WHOLE) else most
+        if "my-texts" in command:
+            write_texts(clone / "my-texts")
+        print(f"$ {command}", flush=True)
+        began = time.monotonic()
+        process = subprocess.Popen(
+            ["bash", "-c", typed],
+            cwd=clone if clone.is_dir() else home,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        stopped = False
+        try:
+            said, _ = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGINT)
+            said, _ = process.communicate()
+            stopped = True
+        seconds = time.monotonic() - began
+        tail = [line[:200] for line in said.replace("\r", "\n").splitlines() if line.strip()][-6:]
+        print("\n".join(tail), f"\n  ({seconds:.1f} s, code {process.returncode})", flush=True)
+        steps.append(
+            {
+                "command": command,
+                "seconds": seconds,
+                "code": process.returncode,
+                "stopped": stopped,
+                "last_lines": [line.replace(str(home), "~") for line in tail],
+            }
+        )
+        if process.returncode and not stopped:
+            break
+    return steps
+
+
+def write_texts(folder: Path) -> None:
+    """A megabyte of English that every Python brings along."""
+    folder.mkdir(exist_ok=True)
+    for name, text in pydoc_data.topics.topics.items():
+        (folder / f"{name.replace('/', '-')}.txt").write_text(text, encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--most", type=float, default=90.0, help="seconds of a training")
+    parser.add_argument("--folder", help="where the clone stays; a temporary one by default")
+    given = parser.parse_args()
+    home = Path(given.folder or tempfile.mkdtemp(prefix="adlm-readme-")).resolve()
+    home.mkdir(parents=True, exist_ok=True)
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    steps = follow(home, given.most)
+    result = {"command": "docs/follow.py", "commit": commit.stdout.strip(), "steps": steps}
+    write_json(ROOT / "results" / "readme.json", stamped(result, "cpu", "bf16"))
+    if not given.folder:
+        shutil.rmtree(home)
+    failed = [s["command"] for s in steps if s["code"] and not s["stopped"]]
+    sys.exit(f"failed: {failed[0]}" if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

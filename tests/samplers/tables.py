@@ -1,0 +1,66 @@
+"""Small exact distributions, and a network that has them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from adlm.registry import lookup, names
+from adlm.samplers.base import Canvas
+from adlm.samplers.categorical import Draw
+from adlm.samplers.random import RowRandom
+from adlm.samplers.remask import Remasking
+from adlm.theory.enumerate import MASK, Table
+
+V = 3
+PLAIN = [n for n in names("sampler") if not lookup("sampler", n).needs_anchors]
+REMASKING = [n for n in PLAIN if issubclass(lookup("sampler", n), Remasking)]
+LIMITS = {3: 16.3, 7: 24.3, 15: 37.7}  # chi-square at p = 0.001 by degrees of freedom
+
+
+class Network(nn.Module):
+    """The table of `adlm.theory` as a model: its hidden states are its logits."""
+
+    def __init__(self, table: Table):
+        super().__init__()
+        size = (len(table.log_x), table.length, 1)
+        logits = np.concatenate((table.log_x, np.zeros(size)), axis=2)
+        self.logits_of = torch.from_numpy(logits)
+        self.base = 3 ** torch.arange(table.length)
+        self.head = nn.Identity()
+
+    def hidden(self, z: Tensor) -> Tensor:
+        return self.logits_of[(z * self.base).sum(dim=1)]
+
+
+def canvas(model: nn.Module, rows: int, length: int, seed: int = 0, draw: Draw = Draw()) -> Canvas:
+    z = torch.full((rows, length), MASK)
+    frozen = torch.zeros_like(z, dtype=torch.bool)
+    return Canvas(z, frozen, MASK, model, draw, RowRandom(seed, range(rows)))
+
+
+def chi_square(z: Tensor, expected: dict[tuple[int, ...], float]) -> float:
+    seen = Counter(map(tuple, z.tolist()))
+    assert set(seen) <= {x for x, p in expected.items() if p > 0}
+    return sum((seen[x] - p * len(z)) ** 2 / (p * len(z)) for x, p in expected.items() if p > 0)
+
+
+def random_order(table: Table) -> dict[tuple[int, ...], float]:
+    """p(x) when positions are written one by one in uniformly random order."""
+    out: dict[tuple[int, ...], float] = {}
+    orders = list(itertools.permutations(range(table.length)))
+    for x in itertools.product((0, 1), repeat=table.length):
+        total = 0.0
+        for order in orders:
+            z, log_p = [MASK] * table.length, 0.0
+            for position in order:
+                log_p += table.log_x[table.index(tuple(z)), position, x[position]]
+                z[position] = x[position]
+            total += math.exp(log_p)
+        out[x] = total / len(orders)
+    return out

@@ -1,0 +1,153 @@
+"""Samplers from the command line and from Python."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+import adlm
+import adlm.api
+import adlm.errors
+from adlm.cli import main
+from adlm.config import Config, ModelConfig
+from adlm.data.vocab import byte_vocab, make_vocab
+from adlm.samplers import template
+from adlm.samplers.generate import samplers_for
+from adlm.samplers.template import holes
+from adlm.train.run import train
+from tests.conftest import make_config, small_corpus
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    home = tmp_path_factory.mktemp("runs")
+    text = small_corpus(home)
+    for objective in ("ar", "mdlm"):
+        train(make_config(text, objective, steps=3), home / objective)
+    return home
+
+
+def test_the_command_and_the_interface(runs, tmp_path, capsys):
+    out = tmp_path / "s.jsonl"
+    words = ["sample", str(runs / "mdlm"), "-n", "3", "--prompt", "the ", "--json", str(out)]
+    assert main([*words, "--nucleus", "0.9", "--steps", "8"]) == 0
+    assert "network passes a text" in capsys.readouterr().out
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert len(rows) == 3
+    assert all(r["tokens"][:4] == list(b"the ") or r["text"].startswith("the ") for r in rows)
+    model = adlm.load(runs / "ar")
+    texts = model.generate(n=2, prompt="the ", seed=1)
+    assert all(t.startswith("the ") for t in texts)
+    assert model.generate(n=1, prompt="the ", seed=1) == texts[:1]
+    assert model.generate(n=2, prompt="the ", seed=2) != texts
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("ar --sampler ancestral", "it has causal"),
+        ("mdlm --sampler causal", "it has ancestral, blocks, confidence, dfm, first-hitting, f"),
+        ("mdlm --sampler anchor-first", "a checkpoint of mdlm cannot be sampled by 'anchor-first'"),
+        ("mdlm --sampler remdm-cap --eta 1.5", "--policy.eta must be in [0, 1], found 1.5"),
+        ("mdlm --sampler remdm-loop --eta 0.2", "in [0, 0.111] at alpha_on 0.9, found 0.2"),
+        ("mdlm --sampler remdm-loop --policy.t_off 0.7", "--policy.t_off must be above 0, below"),
+        ("mdlm --sampler remdm-cap --policy.etta 1", "it has eta (0.04)"),
+        ("mdlm --sampler remdm-cap --policy.eta high", "--policy.eta must be a number"),
+        ("mdlm --sampler confidence --policy.by luck", "one of probability, margin, entropy"),
+        ("mdlm --sampler blocks --policy.size 17", "at most the context, 16, found 17"),
+        ("mdlm --sampler blocks --policy.inner blocks", "must be another sampler than blocks"),
+        ("mdlm --sampler blocks --policy.inner anchor-first", "has no 'anchor-first'"),
+        ("ar --eta 0.1", "the sampler causal has no options"),
+        ("mdlm --prompt " + "x" * 40, "the prompt has 40 tokens, and only 16 fit"),
+        ("mdlm -n 0", "--n must be at least 1"),
+        ("mdlm --steps 0", "--steps must be at least 1"),
+        ("mdlm --nucleus 0", "nucleus must be in (0, 1]"),
+        ("mdlm --temperature -1", "temperature must be 0 or more"),
+        ("mdlm --length 99", "to have 99 tokens, and only 16 fit (the sampler blocks"),
+        ("mdlm --length 1", "--length must be at least 2"),
+        ("mdlm --precision fp8", "--precision must be one of auto, bf16, fp32"),
+    ],
+)
+def test_bad_input_is_one_sentence(runs, words, says, capsys):
+    name, *rest = words.split()
+    assert main(["sample", str(runs / name), *rest]) == 2
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("no hole here", "the template has no hole: write [MASK]"),
+        ("a [MASK:40] b", "the text is to have 44 tokens, and only 16 fit"),
+        ("a [MASK:0] b", "[MASK:0] must be a hole of at least 1 token"),
+        ("a [MASK:99999999999999999999] b", "must be a hole of at least 1 token"),
+    ],
+)
+def test_a_bad_template_is_one_sentence(runs, text, says, capsys):
+    assert main(["infill", str(runs / "mdlm"), text]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_infilling_keeps_what_is_given(runs, capsys):
+    assert main(["infill", str(runs / "mdlm"), "the [MASK:3] sea [MASK]!", "-n", "3"]) == 0
+    texts = capsys.readouterr().out.split("---")[1:-1]
+    assert len(texts) == 3
+    assert all("the " in t and " sea " in t and t.rstrip().endswith("!") for t in texts)
+    for name in ("ar", "mdlm"):
+        made = adlm.load(runs / name).infill("[MASK]aw[MASK]", n=2, seed=3)
+        assert len(made) == 2
+
+
+def test_a_hole_takes_the_space_before_it_where_words_carry_theirs():
+    words = Tokenizer(models.WordLevel({"a": 0, "b": 1, "[UNK]": 2}, unk_token="[UNK]"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    vocab = make_vocab(words)
+    assert holes("a [MASK] b", vocab).tolist() == [0, vocab.mask, 1]
+    vocab = byte_vocab()
+    assert len(holes("a [MASK] b", vocab)) == 5
+
+
+def test_long_texts_by_blocks(runs):
+    model = adlm.load(runs / "mdlm")
+    made = model.generate(prompt="the ", length=50, sampler="blocks", policy={"size": 8}, seed=1)
+    tokens = model.vocab.encode(made)[0]
+    assert made[0].startswith("the ")
+    assert len(tokens) > 16
+
+
+def test_a_document_ends_at_its_end(runs):
+    model = adlm.load(runs / "ar")
+    alone = replace(model.config, data=replace(model.config.data, packing="document"))
+    made = model.write(template.after("", 16, model.vocab), adlm.api.settings(n=40))
+    same = replace(model, config=alone).write(
+        template.after("", 16, model.vocab), adlm.api.settings(n=40)
+    )
+    assert (made.tokens == same.tokens).all()
+    assert (made.ends == 16).all()
+    for row, end in zip(same.tokens, same.ends, strict=True):
+        assert model.vocab.eos not in row[: end - 1]
+        assert end == 16 or row[end - 1] == model.vocab.eos
+
+
+def test_a_model_that_sees_the_noise_level_is_refused(runs):
+    model = adlm.load(runs / "mdlm")
+    shape = replace(model.config.model, time=8)
+    process = replace(model.config.process, conditioned=True)
+    timed = replace(model, config=replace(model.config, model=shape, process=process))
+    with pytest.raises(adlm.errors.UserError, match="see the noise level"):
+        timed.generate()
+
+
+def test_unknown_settings_are_named(runs):
+    with pytest.raises(adlm.errors.UserError, match=r"there is no setting 'step'.*steps"):
+        adlm.load(runs / "mdlm").generate(step=3)
+
+
+def test_each_objective_has_its_samplers():
+    assert samplers_for(Config(objective="a2r")) == ["causal"]
+    assert "anchor-first" not in samplers_for(Config(objective="mdlm"))
+    anchored = Config(objective="adlm", model=ModelConfig(anchor_blocks=1))
+    assert "anchor-first" in samplers_for(anchored)

@@ -1,0 +1,97 @@
+"""Remasking keeps the marginals of its schedule."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from adlm.process.schedule import make_schedule
+from adlm.samplers.base import Canvas, Policy, make_policy, run
+from adlm.theory.enumerate import MASK, Table, distribution
+from tests.samplers.tables import (
+    LIMITS,
+    REMASKING,
+    Network,
+    canvas,
+    chi_square,
+)
+
+
+@pytest.mark.parametrize("steps", [1, 3, 7, 40])
+@pytest.mark.parametrize("schedule", ["log-linear", "cosine", "polynomial:3"])
+@pytest.mark.parametrize("sampler", REMASKING)
+def test_every_remasking_rule_keeps_the_marginal_of_its_schedule(sampler, schedule, steps):
+    """P(visible at s) = (1 - sigma) P(visible at t) + unmask P(masked at t) = alpha_s, exactly."""
+    policy = make_policy(sampler, make_schedule(schedule))
+    visible = 0.0
+    for t, s in policy.times(canvas(Network(Table.random(2, 0)), 1, 2), steps):
+        move = policy.move(t, s, length=2)
+        alpha_s = move.alpha_s
+        sigma = min(policy.sigma(move), move.most)
+        assert 0 <= sigma <= 1
+        unmask = move.unmask(sigma)
+        assert 0 <= unmask <= 1 + 1e-12
+        visible = (1 - sigma) * visible + unmask * (1 - visible)
+        assert visible == pytest.approx(alpha_s, abs=1e-12)
+    assert visible == 1
+
+
+@pytest.mark.parametrize("sampler", REMASKING)
+def test_the_number_of_masks_in_a_real_run_is_binomial_at_every_step(sampler):
+    length, rows, steps = 3, 4000, 8
+    policy = make_policy(sampler, make_schedule("log-linear"))
+    alphas = [policy.alphas(t, s)[1] for t, s in policy.times(None, steps)]
+
+    def look(number: int, made: Canvas) -> None:
+        if 0 < number < steps:
+            alpha = alphas[number - 1]
+            seen = torch.bincount((made.z == MASK).sum(dim=1), minlength=length + 1)
+            exact = [
+                rows * math.comb(length, k) * (1 - alpha) ** k * alpha ** (length - k)
+                for k in range(length + 1)
+            ]
+            chi = sum((a - b) ** 2 / b for a, b in zip(seen.tolist(), exact, strict=True))
+            assert chi < 21.1, (
+                sampler,
+                number,
+            )  # 3 degrees of freedom, p = 0.0001: 56 are looked at
+
+    made = canvas(Network(Table.random(length, 4)), rows, length, seed=11)
+    run(made, policy, steps, look)
+    assert not made.open.any()
+
+
+def masked_shares(made: Canvas, policy: Policy, steps: int) -> list[float]:
+    found: list[float] = []
+    run(made, policy, steps, lambda n, c: found.append(float((c.z == MASK).double().mean())))
+    return found
+
+
+def test_the_published_conf_rule_leaves_more_masked_than_its_schedule_says():
+    shares = {}
+    for published in (False, True):
+        policy = make_policy("remdm-conf", make_schedule("log-linear"), {"published": published})
+        made = canvas(Network(Table.random(3, 4)), 20_000, 3)
+        shares[published] = masked_shares(made, policy, 8)[4]
+    assert shares[False] == pytest.approx(0.5, abs=0.01)
+    assert shares[True] > 0.55
+
+
+@pytest.mark.parametrize("eta", [0.1, 0.4])
+def test_remasking_samples_the_enumerated_distribution(eta):
+    table = Table.random(2, seed=3)
+    made = canvas(Network(table), 20_000, 2)
+    run(made, make_policy("remdm-cap", make_schedule("log-linear"), {"eta": eta}), 5)
+    exact = {x: p for x, p in distribution(table, 5, sigma=eta).items() if MASK not in x}
+    assert chi_square(made.z, exact) < LIMITS[3]
+
+
+def test_remdm_loop_refines_at_a_constant_share():
+    policy = make_policy("remdm-loop", make_schedule("log-linear"))
+    assert policy.alphas(0.5, 0.4) == (0.9, 0.9)
+    assert policy.alphas(1.0, 0.55) == (0.0, 0.9)
+    assert policy.alphas(0.05, 0.0) == pytest.approx((0.9, 1.0))
+    assert policy.sigma(policy.move(0.5, 0.4, 64)) == 0.02
+    assert policy.sigma(policy.move(0.9, 0.8, 64)) == 0.0
