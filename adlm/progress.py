@@ -60,6 +60,6 @@ class Bar:
         if self.live or self.quiet or now - self.last_line < LINE_SECONDS:
             return
         self.last_line = now
-        rate = max(1e-9, (done - self.start) / (now - self.began))
-        left = f", {(self.total - done) / rate:.0f} s left" if self.total else ""
+        rate = (done - self.start) / (now - self.began)
+        left = f", {(self.total - done) / rate:.0f} s left" if self.total and rate > 0 else ""
         print(f"{self.title}: {done}/{self.total} {self.unit} {note}{left}", file=sys.stderr)

@@ -19,14 +19,14 @@ def anchoring(
     home: str = "runs/study-anchoring",
     out: str = "results/study-anchoring.json",
 ) -> None:
-    """Train AR, A2R, MDLM, a parameter-matched MDLM and ADLM (with gamma and without).
+    """Train AR, A2R, MDLM, ADLM (with gamma and without) and plain models of equal parameters.
 
     Equal tokens on the default corpus, over several seeds. Tells beforehand how long it takes;
     stopped at any moment, the same command goes on with the run it was at.
 
     Args:
         tokens: Training tokens of each run.
-        seeds: Seeds of ADLM and the matched MDLM; the other rows have one fewer.
+        seeds: Seeds of MDLM and ADLM; the causal rows and ADLM without gamma have one fewer.
         workers: Runs at a time.
         threads: Threads of each run; 0 = its share of the cores.
         peek: Run nothing, only write the result of the runs that are done.

@@ -134,9 +134,7 @@ def generate(
         canvas = Canvas(
             z, fixed, vocab.mask, model.eval(), settings.draw, random, settings.precision
         )
-        with devices.autocast(
-            settings.precision, device
-        ):  # weights are rounded once
+        with devices.autocast(settings.precision, device):  # weights are rounded once
             if policy is None:
                 run_causal(canvas, vocab.bos, watch)
             else:

@@ -25,19 +25,28 @@ def rows(tokens: int) -> dict[str, Config]:
     """The rows of the study."""
     adlm, a2r = recipe("laptop-adlm"), recipe("laptop-a2r")
     vocab = open_vocab(adlm.data)
+
+    def lean(config: Config) -> Config:
+        """The anchor head is the input embedding: as many parameters as the plain model."""
+        model = replace(config.model, shared=True)
+        return replace(config, model=model, anchor=replace(config.anchor, fade=True))
+
     made = {
         "AR": recipe("laptop-ar"),
         "AR, parameters matched": match(a2r, vocab.size, by="params"),
         "A2R": a2r,
+        "A2R, shared head, gamma fading": lean(a2r),
         "MDLM": recipe("laptop-mdlm"),
         "MDLM, parameters matched": match(adlm, vocab.size, by="params"),
         "ADLM, gamma 0": replace(adlm, anchor=replace(adlm.anchor, gamma=0.0)),
         "ADLM": adlm,
+        "ADLM, shared head, gamma fading": lean(adlm),
     }
     return {name: budget(config, tokens) for name, config in made.items()}
 
 
 def seeds(names: list[str], most: int) -> dict[str, int]:
-    """The compared pair gets all seeds, the other rows one fewer, the matched AR two fewer."""
-    fewer = {"ADLM": 0, "MDLM, parameters matched": 0, "AR, parameters matched": 2}
-    return {name: max(1, most - fewer.get(name, 1)) for name in names}
+    """Masked diffusion and its anchored form get all seeds, the other rows one fewer."""
+    fewer = {name: int(not name.startswith(("ADLM", "MDLM"))) for name in names}
+    fewer["ADLM, gamma 0"] = 1
+    return {name: max(1, most - fewer[name]) for name in names}

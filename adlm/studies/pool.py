@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -17,15 +18,17 @@ from typing import Any
 
 from adlm.errors import UserError
 from adlm.progress import console
+from adlm.train.run import hold
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run: `python -c code folder rest...`, which goes on by itself where it was stopped."""
+    """One run: `work(folder, *given)` of a module, which goes on by itself where it was stopped."""
 
     label: str
     folder: Path
-    code: list[str]  # Python source, then further arguments
+    module: str
+    given: list[Any]  # JSON values
 
 
 def finished(folder: Path, same: Callable[[dict[str, Any]], bool]) -> bool:
@@ -60,6 +63,9 @@ def work(
 
     `look` is called every second; without it each finished run is a line.
     """
+    if not jobs:
+        return
+    lock = hold(jobs[0].folder.parent)
     began = time.monotonic()
     here = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, stop_children) if here else None
@@ -70,14 +76,35 @@ def work(
             while look and not wait([future], timeout=1.0).done:
                 look()
             if code := future.result():
-                log = log_file(job.folder)
-                raise UserError(f"the run {job.folder} stopped with code {code}; see {log}")
+                raise UserError(why(job, code))
             if not look:
                 console.print(f"{time.monotonic() - began:6.0f} s  {job.label}")
     finally:  # also on Ctrl-C and SIGTERM: no further run starts, those under way save and leave
         executor.shutdown(wait=True, cancel_futures=True)
+        lock.close()
         if here:
             signal.signal(signal.SIGTERM, before)
+
+
+def serve() -> None:
+    """What the process of a run does; a user's error is one line of its log and exit code 2."""
+    module, folder, given = sys.argv[1:]
+    try:
+        sys.exit(importlib.import_module(module).work(folder, *json.loads(given)))
+    except UserError as error:
+        print(f"adlm: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def why(job: Job, code: int) -> str:
+    """A run did not end well: its own sentence where it left one."""
+    log = log_file(job.folder)
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    if code == 2 and lines and lines[-1].startswith("adlm: "):
+        return (
+            f"{job.label}: {lines[-1].removeprefix('adlm: ')}; the same command goes on from there"
+        )
+    return f"the run {job.folder} stopped with code {code}; see {log}"
 
 
 def log_file(folder: Path) -> Path:
@@ -88,7 +115,8 @@ def launch(job: Job, threads: int) -> int:
     """One run in a process of its own, which ends when this one is told to."""
     job.folder.parent.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-    words = [sys.executable, "-c", job.code[0], str(job.folder), *job.code[1:]]
+    code = "from adlm.studies.pool import serve; serve()"
+    words = [sys.executable, "-c", code, job.module, str(job.folder), json.dumps(job.given)]
     with log_file(job.folder).open("a") as log:
         process = subprocess.Popen(words, env=environment, stdout=log, stderr=log)
         children.add(process)

@@ -38,10 +38,6 @@ WAYS: dict[bool, dict[str, dict[str, Any]]] = {
         "first-hitting, nucleus 0.8": {"sampler": "first-hitting", "nucleus": 0.8},
     },
 }
-WORKER = (
-    "import json, sys; from adlm.studies.quickstart import work;"
-    "sys.exit(work(sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3])))"
-)
 
 
 def configs(steps: int = 0) -> dict[str, Config]:
@@ -59,10 +55,7 @@ def configs(steps: int = 0) -> dict[str, Config]:
 def jobs(home: Path, wanted: dict[str, Config], rows: int) -> list[Job]:
     """A run for each model, those that take longest first."""
     order = sorted(wanted, key=lambda name: -wanted[name].model.anchor_blocks)
-    return [
-        Job(name, home / name, [WORKER, json.dumps(to_dict(wanted[name])), str(rows)])
-        for name in order
-    ]
+    return [Job(name, home / name, __name__, [to_dict(wanted[name]), rows]) for name in order]
 
 
 def work(folder: str, values: dict[str, Any], rows: int) -> int:

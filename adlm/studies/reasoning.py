@@ -25,11 +25,6 @@ from adlm.studies import pool
 from adlm.studies.pool import Job
 from adlm.viz.plots import Bars, bars, require
 
-WORKER = (
-    "import json, sys; from adlm.studies.reasoning import work;"
-    "sys.exit(work(sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3])))"
-)
-
 
 @dataclass(frozen=True)
 class Cell:
@@ -83,10 +78,7 @@ class Study:
         console.print(f"{self.task}: {len(left)} runs to do, {len(cells) - len(left)} done")
         if left:
             pool.foretell(sum(seconds(c.plan, threads) for c in left) / workers)
-        jobs = [
-            Job(c.label, c.folder, [WORKER, json.dumps(to_dict(c.plan)), str(self.tests)])
-            for c in left
-        ]
+        jobs = [Job(c.label, c.folder, __name__, [to_dict(c.plan), self.tests]) for c in left]
         pool.work(jobs, workers, threads)
         return self.gather()
 

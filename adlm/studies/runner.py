@@ -20,16 +20,11 @@ from adlm.measure import step_rate
 from adlm.models.sizes import parameters
 from adlm.progress import console
 from adlm.results import stamped, write_json
-from adlm.studies import pool
+from adlm.studies import pool, worker
 from adlm.studies.pool import Job
 from adlm.studies.worker import DRAWS, TEST_ROWS
 from adlm.train.log import read
 from adlm.viz.plots import Line, curves, require
-
-WORKER = (
-    "import json, sys; from adlm.config import from_dict; from adlm.studies.worker import work;"
-    "sys.exit(work(from_dict(json.loads(sys.argv[2])), sys.argv[1]))"
-)
 
 
 @dataclass(frozen=True)
@@ -110,8 +105,7 @@ def run(study: Study, workers: int, threads: int = 0) -> dict[str, Any]:
     if left:
         pool.foretell(estimate(study, workers, threads))
     jobs = [
-        Job(f"{c.row}, seed {c.seed}", c.folder, [WORKER, json.dumps(to_dict(c.config))])
-        for c in left
+        Job(f"{c.row}, seed {c.seed}", c.folder, worker.__name__, [to_dict(c.config)]) for c in left
     ]
     pool.work(jobs, workers, threads)
     return gather(study)

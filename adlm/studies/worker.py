@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 from adlm.commands.likelihood import start as likelihood
-from adlm.config import Config
+from adlm.config import from_dict
 from adlm.train.run import train
 
 TEST_ROWS = 2048  # of the test split, spread evenly
 DRAWS = 4
 
 
-def work(config: Config, folder: str) -> int:
+def work(folder: str, values: dict[str, Any]) -> int:
     """Returns the exit code; result.json is written last and marks the run as done."""
     home = Path(folder)
-    if code := train(config, home, resume=True):
+    if code := train(from_dict(values), home, resume=True):
         return code
     likelihood(str(home), limit=TEST_ROWS, draws=DRAWS, out=str(home / "result.json"))
     shutil.rmtree(home / "checkpoints")  # the figures stay

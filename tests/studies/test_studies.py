@@ -18,8 +18,10 @@ from adlm.errors import UserError
 from adlm.models.sizes import flops_per_token, match, parameters
 from adlm.recipes import recipe
 from adlm.recipes.anchoring import anchored
-from adlm.studies import ablate, anchoring
+from adlm.studies import ablate, anchoring, pool
+from adlm.studies.pool import Job
 from adlm.studies.runner import Study, run, save, table
+from adlm.train.run import hold
 from tests.conftest import make_config
 
 
@@ -57,16 +59,21 @@ def test_the_rows_of_the_anchoring_study():
         "AR",
         "AR, parameters matched",
         "A2R",
+        "A2R, shared head, gamma fading",
         "MDLM",
         "MDLM, parameters matched",
         "ADLM, gamma 0",
         "ADLM",
+        "ADLM, shared head, gamma fading",
     ]
     tokens = {c.train.steps * c.train.batch * c.data.length for c in rows.values()}
     assert len(tokens) == 1
     assert min(tokens) >= 6_000_000
     assert anchoring.seeds(list(rows), 3)["ADLM"] == 3
     assert anchoring.seeds(list(rows), 3)["AR"] == 2
+    size = {name: parameters(config, 2048) for name, config in rows.items()}
+    own = 2048 + 128  # the anchor head's bias, and the anchor trunk's last norm
+    assert size["ADLM, shared head, gamma fading"] == size["MDLM"] + own
 
 
 def test_ablation_rows_differ_from_each_other():
@@ -107,11 +114,20 @@ def test_peeking_at_a_study_runs_nothing(tmp_path, capsys):
     assert not (tmp_path / "none").exists()
 
 
-def test_a_failing_run_is_named(text_file, tmp_path):
-    config = make_config(text_file.with_name("gone.txt"))
-    study = Study("bad", {"MDLM": config}, {"MDLM": 1}, tmp_path / "s")
-    with pytest.raises(UserError):
-        run(study, workers=1)
+def test_a_failing_run_says_why(text_file, tmp_path):
+    config = to_dict(make_config(text_file.with_name("gone.txt")))
+    job = Job("MDLM", tmp_path / "s" / "run", "adlm.studies.worker", [config])
+    with pytest.raises(UserError, match=r"^MDLM: .*gone.txt.*; the same command goes on"):
+        pool.work([job], workers=1, threads=1)
+    broken = replace(job, given=[config, "one too many"])
+    with pytest.raises(UserError, match=r"stopped with code 1; see .*run\.log"):
+        pool.work([broken], workers=1, threads=1)
+
+
+def test_two_studies_do_not_share_a_folder(tmp_path):
+    job = Job("MDLM", tmp_path / "run", "adlm.studies.worker", [])
+    with hold(tmp_path), pytest.raises(UserError, match="another process is training in"):
+        pool.work([job], workers=1, threads=1)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
