@@ -142,7 +142,7 @@ def run(function: Callable[..., Any], name: str, words: list[str]) -> int:
     own_names = {o for a in parser._actions if a.metavar != "CONFIG" for o in a.option_strings}
     short = {k: v for k, v in SHORT.items() if k not in own_names}
     words = [
-        re.sub(r"^--[\w-]+(?=$|=)", lambda m: m[0][:2] + m[0][2:].replace("-", "_"), w)
+        re.sub(r"^--[\w.-]+(?=$|=)", lambda m: m[0][:2] + m[0][2:].replace("-", "_"), w)
         for w in words
     ]
     words = [re.sub(r"^--\w+(?=$|=)", lambda m: short.get(m[0], m[0]), w) for w in words]

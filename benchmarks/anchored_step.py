@@ -7,7 +7,8 @@ an inference forward (log-probabilities at the masked half), in one run and one 
 has a process of its own; the three take turns, and the ratios are medians over rounds, so that what
 else the machine does falls on all alike. Peak memory is taken in further processes. The literal
 path is the published one: the anchor's and the denoiser's logits at every position, both SUBS rules
-over all of them. Tokens follow Zipf's law, so that anchors are about as frequent as in text.
+over all of the denoiser's. Tokens follow Zipf's law, so that anchors are about as frequent as in
+text.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -71,11 +73,13 @@ def words(size: int) -> Vocab:
 def literal(model: Anchored, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """As published: anchor logits and the denoiser's log-probabilities, (B, L, V) each.
 
-    The anchor head runs once: its logits go through the bridge and into the anchor loss.
+    The anchor head runs once: its logits go through the bridge and into the anchor loss, where the
+    mask stays in their normaliser, as in the published code.
     """
     layout = Layout(causal=False)
     anchor = model.anchor_head(model.anchor_trunk(model.embed(z), layout))  # (B, L, V)
-    logits = model.head(model.trunk(model.bridge.project(anchor), layout)).float()
+    bridged = model.bridge.project(anchor).float()  # the stream is as wide as in the anchor trunk
+    logits = model.head(model.trunk(bridged, layout)).float()
     logits[..., V - 1] = -torch.inf
     log_p = logits - logits.logsumexp(dim=-1, keepdim=True)
     seen = z != V - 1
@@ -103,7 +107,7 @@ def step(kind: str, phase: str, rows: int, precision: str) -> Callable[[], None]
         weight = view.weight[:, None]
         nll = -log_p.gather(2, batch.x[..., None]).squeeze(2)  # (B, L), 0 where visible
         extra = F.cross_entropy(anchor.flatten(0, 1).float(), batch.x.flatten(), reduction="none")
-        return (weight * (nll + 3e-3 * extra.view_as(chosen) * chosen)).sum()
+        return (weight * (nll + config.anchor.gamma * extra.view_as(chosen) * chosen)).sum()
 
     def train() -> None:
         with devices.autocast(precision, "cpu"):
@@ -127,8 +131,8 @@ def step(kind: str, phase: str, rows: int, precision: str) -> Callable[[], None]
 def serve(kind: str, phase: str, rows: int, precision: str) -> None:
     """A process of one case: a call for each line of the input, its seconds for the output."""
     work = step(kind, phase, rows, precision)
-    # a sampler rounds the weights once, training at every step
-    with devices.autocast(precision if phase == "inference" else "fp32", "cpu"):
+    once = devices.autocast(precision, "cpu")  # a sampler rounds the weights once,
+    with once if phase == "inference" else nullcontext():  # training at every step
         for _ in sys.stdin:
             began = time.perf_counter()
             work()
@@ -175,8 +179,9 @@ def measure(phase: str, rows: int, precision: str, rounds: int) -> dict[str, Any
     for case in cases.values():
         case.call()  # the first call sets things up
     for number in range(rounds):
-        for kind, case in cases.items():
-            seconds[kind].append(case.call()[0])
+        for place in range(len(MODELS)):
+            kind = MODELS[(number + place) % len(MODELS)]  # each is first, second and last in turn
+            seconds[kind].append(cases[kind].call()[0])
         latest = ", ".join(f"{kind} {seconds[kind][-1]:.2f} s" for kind in MODELS)
         print(f"{phase}, round {number + 1}: {latest}", flush=True)
     for case in cases.values():

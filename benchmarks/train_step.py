@@ -64,7 +64,7 @@ def measure(size: str, precision: str, compiled: bool, stretch: int = 1) -> dict
     peak = max(matmul_flops(precision, size=n, budget=1.0) for n in (1024, 2048))
     took = seconds(step, 4.0)
     peak = max(peak, *(matmul_flops(precision, size=n, budget=1.0) for n in (1024, 2048)))
-    flops = 3 * flops_per_token(config, vocab_size, share) * x.numel() / took
+    flops = 3 * flops_per_token(config, vocab_size, share, share) * x.numel() / took
     return {
         "size": size,
         "precision": precision,

@@ -92,7 +92,8 @@ def anchored_step(result: dict[str, Any]) -> str:
             "time of the plain model"
         )
     shown = table(["phase", "model", "seconds", "peak MiB"], rows)
-    return f"{shown}\n\n" + "; ".join(said) + "."
+    how = f"{result['rows']} rows, {result['precision']}"
+    return f"{shown}\n\n{how}. " + "; ".join(said) + "."
 
 
 def sampling(result: dict[str, Any]) -> str:
@@ -116,9 +117,9 @@ def sampling(result: dict[str, Any]) -> str:
 def followed(result: dict[str, Any]) -> str:
     rows = [
         [
-            f"`{escape(s['command'].splitlines()[0])}`",
+            f"`{s['command'].splitlines()[0].replace('|', chr(92) + '|')}`",
             f"{s['seconds']:.1f}",
-            "stopped with Ctrl-C" if s["stopped"] else "done" if not s["code"] else "failed",
+            "done" if not s["code"] else "Ctrl-C: saved" if s["code"] == 130 else "failed",
         ]
         for s in result["steps"]
     ]
@@ -157,8 +158,8 @@ def page() -> str:
             "Anchored step",
             "bench-anchored-step",
             anchored_step,
-            "`python benchmarks/anchored_step.py`: V 50258, d 768, 12 + 6 blocks, L 128, 48 rows, "
-            "bf16; the three take turns, ratios are medians over rounds.",
+            "`python benchmarks/anchored_step.py`: V 50258, d 768, 12 + 6 blocks, L 128; the three "
+            "take turns, ratios are medians over rounds.",
         ),
         (
             "Sampling",
@@ -170,7 +171,7 @@ def page() -> str:
     ):
         if result := read(name):
             parts += [f"## {title}", show(result), f"{note} {machine(result)}."]
-    for name in ("study-anchoring", "study-ablate", *sorted(REASONING)):
+    for name in ("study-anchoring", "study-ablate", "study-ablate-gamma", *sorted(REASONING)):
         if (RESULTS / f"{name}.md").is_file():
             result = read(name)
             assert result is not None

@@ -16,6 +16,7 @@ from adlm.progress import Bar, console
 from adlm.results import write_json, write_text
 from adlm.studies import pool
 from adlm.studies import quickstart as study
+from adlm.train.run import hold
 from adlm.viz.plots import require
 
 FAST_STEPS, FAST_ROWS = 100, 200
@@ -53,7 +54,7 @@ def start(
     total = sum(c.train.steps for c in wanted.values())
     said = f"{len(wanted)} models, {workers} at a time, into {home}; Ctrl-C stops, the same command"
     console.print(f"{said} goes on", soft_wrap=True)
-    with Bar("quickstart", total, "steps", done(home, wanted)) as bar:
+    with hold(home), Bar("quickstart", total, "steps", done(home, wanted)) as bar:
         pool.work(
             study.jobs(home, wanted, rows),
             workers,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -70,11 +71,12 @@ def start(
 
 
 def finish(work: Callable[..., object], path: Path) -> None:
-    """Do a part in a folder of its own, where it can go on after a stop; when whole, move it."""
+    """Do a part in a folder of its own, where samples outlive a stop; when whole, move it."""
     home = path.parent / ".unfinished" / path.stem
     work(out=str(home / path.name))
-    for file in sorted(home.iterdir(), key=lambda f: f.name == path.name):  # the result comes last
+    made = [file for file in home.iterdir() if not file.name.startswith(".")]
+    for file in sorted(made, key=lambda f: f.name == path.name):  # the result comes last
         file.rename(path.parent / file.name)
-    home.rmdir()
+    shutil.rmtree(home)
     if not any(home.parent.iterdir()):
         home.parent.rmdir()

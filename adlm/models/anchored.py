@@ -204,8 +204,7 @@ class Anchored(Denoiser):
         anchor = self.anchor_trunk.finish(stream, self.anchor_trunk.condition(stream, sigma))
         bridge: Bridge = self.bridge  # type: ignore[assignment]
         bridged = (bridge.literal if literal else bridge)(anchor, self.anchor_head, self.embed)
-        if self.residual:
-            bridged = bridged + stream
+        bridged = bridged + stream if self.residual else bridged.to(stream.dtype)
         denoised = self.trunk(bridged, layout, sigma, second, at=at)
         if cache is not None and second is not None:
             cache.length = second.length
@@ -219,5 +218,5 @@ class Anchored(Denoiser):
         cache: Cache | None = None,
         at: Tensor | None = None,
     ) -> Tensor:
-        """The denoiser's hidden states from input vectors: (B, L, D) -> (B, L, D)."""
+        """The denoiser's hidden states from input vectors: (B, L, D) -> the same or (N, D) `at`."""
         return self.both(h, layout, sigma, cache, at).denoiser

@@ -97,16 +97,20 @@ def parameters(config: Config, vocab_size: int) -> int:
     return sum(p.numel() for p in model.parameters())
 
 
-def flops_per_token(config: Config, vocab_size: int, head_share: float = 1.0) -> float:
+def flops_per_token(
+    config: Config, vocab_size: int, head_share: float = 1.0, last_share: float = 1.0
+) -> float:
     """FLOPs of a forward pass for one token; training takes three times as many.
 
     Counts matrix products and attention; `head_share` is the share of positions at which the
-    vocabulary head is needed (about one half for masked diffusion). An anchored model's folded
-    bridge is one D x D map; softmax and embedding go through the vocabulary at every position.
+    vocabulary head is needed (about one half for masked diffusion), `last_share` of those that go
+    through the last block's second half (in training, as many). An anchored model's folded bridge
+    is one D x D map; softmax and embedding go through the vocabulary at every position.
     """
     m = config.model
     per_block = (4 + 2 * m.mlp) * m.width**2 + 2 * m.width * config.data.length
     total = (m.blocks + m.anchor_blocks) * per_block + head_share * m.width * vocab_size
+    total -= (1 - last_share) * (1 + 2 * m.mlp) * m.width**2
     if m.anchor_blocks:
         through = m.bridge in ("softmax", "embedding")
         total += 2 * m.width * vocab_size if through else m.width**2
@@ -120,7 +124,7 @@ def training_flops(config: Config, vocab_size: int) -> float:
     token were an anchor) and the folding of the bridge, once a step.
     """
     share = head_share(config)
-    total = 3 * flops_per_token(config, vocab_size, share)
+    total = 3 * flops_per_token(config, vocab_size, share, share)
     if config.model.anchor_blocks:
         width = config.model.width
         supervised = 1.0 if config.anchor.positions == "all" else share

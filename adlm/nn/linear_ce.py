@@ -42,7 +42,8 @@ def linear_cross_entropy(
         >>> bool(torch.isclose(nll[0], torch.tensor(4.0).log()))
         True
     """
-    return _Chunked.apply(h, weight, bias, target, scale, forbid, product_dtype(h, weight))
+    dtype, train = product_dtype(h, weight), torch.is_grad_enabled()
+    return _Chunked.apply(h, weight, bias, target, scale, forbid, dtype, train)
 
 
 def product_dtype(x: Tensor, weight: Tensor) -> torch.dtype:
@@ -63,11 +64,12 @@ class _Chunked(torch.autograd.Function):
         scale: Tensor,
         forbid: int | None,
         dtype: torch.dtype,
+        train: bool,
     ) -> tuple[Tensor, Tensor]:
         rows = min(max(1, CHUNK_ELEMENTS // len(weight)), len(h))
         wide = _wide(dtype)
         x, w = h.detach().to(dtype), weight.detach().to(dtype)
-        train = any(ctx.needs_input_grad[:3])
+        train = train and any(ctx.needs_input_grad[:3])  # which no_grad leaves as they are
         nll = torch.empty(len(h), dtype=wide, device=h.device)
         dh = torch.empty(h.shape, dtype=wide, device=h.device) if train else None
         dw = torch.zeros(weight.shape, dtype=wide, device=h.device) if train else None
@@ -117,7 +119,7 @@ class _Chunked(torch.autograd.Function):
     def backward(ctx: Any, d_total: Tensor, d_nll: Tensor) -> tuple[Tensor | None, ...]:
         dh, dw, db = ctx.saved_tensors  # scaled in place: a second pass is refused by autograd
         dbias = db.mul_(d_total) if ctx.needs_input_grad[2] else None
-        return dh.mul_(d_total), dw.mul_(d_total), dbias, None, None, None, None
+        return dh.mul_(d_total), dw.mul_(d_total), dbias, None, None, None, None, None
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:

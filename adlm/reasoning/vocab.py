@@ -60,7 +60,7 @@ def special(vocab: Vocab, name: str) -> int:
     found = vocab.tokenizer.token_to_id(name)
     if found is None:
         raise UserError(
-            f"the base model's vocabulary lacks the special token {name}: --add_tokens adds it"
+            f"the base model's vocabulary lacks the special token {name}: --add-tokens adds it"
         )
     return found
 

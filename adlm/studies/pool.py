@@ -18,7 +18,6 @@ from typing import Any
 
 from adlm.errors import UserError
 from adlm.progress import console
-from adlm.train.run import hold
 
 
 @dataclass(frozen=True)
@@ -63,9 +62,6 @@ def work(
 
     `look` is called every second; without it each finished run is a line.
     """
-    if not jobs:
-        return
-    lock = hold(jobs[0].folder.parent)
     began = time.monotonic()
     here = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, stop_children) if here else None
@@ -81,29 +77,26 @@ def work(
                 console.print(f"{time.monotonic() - began:6.0f} s  {job.label}")
     finally:  # also on Ctrl-C and SIGTERM: no further run starts, those under way save and leave
         executor.shutdown(wait=True, cancel_futures=True)
-        lock.close()
         if here:
             signal.signal(signal.SIGTERM, before)
 
 
 def serve() -> None:
-    """What the process of a run does; a user's error is one line of its log and exit code 2."""
+    """What the process of a run does; a user's error is the last line of its log."""
     module, folder, given = sys.argv[1:]
     try:
         sys.exit(importlib.import_module(module).work(folder, *json.loads(given)))
     except UserError as error:
         print(f"adlm: {error}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(error.exit_code)
 
 
 def why(job: Job, code: int) -> str:
     """A run did not end well: its own sentence where it left one."""
     log = log_file(job.folder)
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    if code == 2 and lines and lines[-1].startswith("adlm: "):
-        return (
-            f"{job.label}: {lines[-1].removeprefix('adlm: ')}; the same command goes on from there"
-        )
+    if lines and lines[-1].startswith("adlm: "):
+        return f"{job.label}: {lines[-1].removeprefix('adlm: ')}"
     return f"the run {job.folder} stopped with code {code}; see {log}"
 
 

@@ -23,6 +23,7 @@ from adlm.reasoning.train import Trainer
 from adlm.results import stamped
 from adlm.studies import pool
 from adlm.studies.pool import Job
+from adlm.train.run import hold
 from adlm.viz.plots import Bars, bars, require
 
 
@@ -74,12 +75,13 @@ class Study:
         cells = list(self.cells())
         for cell in cells:
             cell.plan.stages()  # settings are checked before the first run
-        left = [c for c in cells if not c.done]
-        console.print(f"{self.task}: {len(left)} runs to do, {len(cells) - len(left)} done")
-        if left:
-            pool.foretell(sum(seconds(c.plan, threads) for c in left) / workers)
-        jobs = [Job(c.label, c.folder, __name__, [to_dict(c.plan), self.tests]) for c in left]
-        pool.work(jobs, workers, threads)
+        with hold(self.home):
+            left = [c for c in cells if not c.done]
+            console.print(f"{self.task}: {len(left)} runs to do, {len(cells) - len(left)} done")
+            if left:
+                pool.foretell(sum(seconds(c.plan, threads) for c in left) / workers)
+            jobs = [Job(c.label, c.folder, __name__, [to_dict(c.plan), self.tests]) for c in left]
+            pool.work(jobs, workers, threads)
         return self.gather()
 
     def gather(self) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from adlm.studies import pool, worker
 from adlm.studies.pool import Job
 from adlm.studies.worker import DRAWS, TEST_ROWS
 from adlm.train.log import read
+from adlm.train.run import hold
 from adlm.viz.plots import Line, curves, require
 
 
@@ -98,9 +99,16 @@ def rate(config: Config) -> float:
 def run(study: Study, workers: int, threads: int = 0) -> dict[str, Any]:
     """Do what is left to do, `workers` runs at a time, then gather everything."""
     threads = pool.shares(workers, threads)
+    require()
+    with hold(study.home):
+        work_off(study, workers, threads)
+    return gather(study)
+
+
+def work_off(study: Study, workers: int, threads: int) -> None:
+    """Say what is left and how long it takes, then do it."""
     left = [c for c in study.cells() if not c.done]
     done = len(study.cells()) - len(left)
-    require()
     console.print(f"{study.name}: {len(left)} runs to do, {done} done")
     if left:
         pool.foretell(estimate(study, workers, threads))
@@ -108,7 +116,6 @@ def run(study: Study, workers: int, threads: int = 0) -> dict[str, Any]:
         Job(f"{c.row}, seed {c.seed}", c.folder, worker.__name__, [to_dict(c.config)]) for c in left
     ]
     pool.work(jobs, workers, threads)
-    return gather(study)
 
 
 def gather(study: Study) -> dict[str, Any]:

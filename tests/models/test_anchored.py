@@ -114,6 +114,24 @@ def test_with_a_residual_path_the_anchored_model_starts_as_the_plain_one(bridge)
     assert same == (bridge != "embedding")
 
 
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("bridge", BRIDGES)
+def test_wanted_states_are_those_of_all_and_the_stream_stays_wide(bridge, residual):
+    shape = ModelConfig(width=16, blocks=1, heads=2, anchor_blocks=1, bridge=bridge)
+    net = Anchored(23, replace(shape, residual=residual), causal=False, max_length=16)
+    for parameter in net.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    wanted = tokens() % 2 == 0
+    every, some = net.states(tokens()), net.states(tokens(), wanted=wanted)
+    assert torch.allclose(some.denoiser, every.denoiser[wanted], atol=1e-5)
+    assert torch.equal(some.anchor, every.anchor)
+    kinds = []
+    net.trunk.blocks[0].register_forward_pre_hook(lambda _, given: kinds.append(given[0].dtype))
+    with torch.autocast("cpu", torch.bfloat16):
+        net.states(tokens())
+    assert kinds == [torch.float32]
+
+
 def test_a_shared_anchor_head_is_the_input_embedding():
     config = ModelConfig(width=16, blocks=1, heads=2, anchor_blocks=1, bridge="embedding")
     apart, shared = (parameters(replace_model(config, s), 23) for s in (False, True))

@@ -101,7 +101,7 @@ def test_gpt2_is_fine_tuned_on_a_task_and_solves_it_from_the_command_line(gpt2, 
     words = ["reason", "train", "arithmetic", "acot", "--base", str(gpt2[1]), *small, "--out", run]
     words += ["--data-dir", str(SHARED), "--knobs", '{"least": 2, "most": 2, "limit": 8}']
     assert main(words) == 2
-    assert "--add_tokens" in capsys.readouterr().err
+    assert "--add-tokens" in capsys.readouterr().err
     assert main([*words, "--add-tokens"]) == 0
     assert main(["reason", "eval", run, "arithmetic", "--limit", "4"]) == 0
     assert "of 4 right" in capsys.readouterr().out

@@ -8,6 +8,7 @@ import sys
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from adlm.nn import linear_ce
 
@@ -40,6 +41,41 @@ def test_chunked_equals_plain(monkeypatch, forbid, rows_at_once):
     assert torch.allclose(total, (expected * scale).sum(), rtol=1e-12)
     for a, p in zip(got, (h, weight, bias), strict=True):
         assert torch.allclose(a, p.grad, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("few", [1, 2, 3])
+def test_a_chunk_is_worked_on_in_parts(monkeypatch, few):
+    monkeypatch.setattr(linear_ce, "CHUNK_ELEMENTS", 5 * 7)
+    monkeypatch.setattr(linear_ce, "CACHE_ELEMENTS", few * 7)
+    torch.manual_seed(0)
+    h, weight, bias = (torch.randn(s, requires_grad=True) for s in ((12, 4), (7, 4), (7,)))
+    target, scale = torch.randint(0, 7, (12,)), torch.rand(12)
+    found = []
+    for dtype in (torch.float32, torch.bfloat16):
+        with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
+            total, nll = linear_ce.linear_cross_entropy(h, weight, bias, target, scale)
+        found.append((nll, *torch.autograd.grad(total, (h, weight, bias))))
+    expected = F.cross_entropy(F.linear(h, weight, bias), target, reduction="none")
+    wanted = (expected, *torch.autograd.grad((expected * scale).sum(), (h, weight, bias)))
+    for exact, rounded, right in zip(*found, wanted, strict=True):
+        assert torch.allclose(exact, right, atol=1e-5)
+        assert torch.allclose(rounded, right, atol=0.05)
+
+
+def test_without_gradients_the_logits_are_the_only_product():
+    class Products(TorchDispatchMode):
+        count = 0
+
+        def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+            self.count += "mm" in op.__name__
+            return op(*args, **(kwargs or {}))
+
+    h, weight = torch.randn(6, 4, requires_grad=True), torch.randn(7, 4, requires_grad=True)
+    target, scale = torch.zeros(6, dtype=torch.long), torch.ones(6)
+    for number, grad in ((1, False), (3, True)):
+        with torch.set_grad_enabled(grad), Products() as seen:
+            linear_ce.linear_cross_entropy(h, weight, None, target, scale)
+        assert seen.count == number
 
 
 def test_no_rows_is_no_loss():

@@ -8,6 +8,7 @@ import torch
 from adlm.config import Config, ModelConfig
 from adlm.models.denoiser import Denoiser
 from adlm.models.sizes import parameters
+from adlm.nn import rotary
 from adlm.nn.block import gelu_linear, norm_linear
 from adlm.nn.cache import Cache
 from adlm.nn.config import TrunkConfig
@@ -165,7 +166,24 @@ def test_wanted_states_of_a_compiled_trunk_whatever_their_number():
     net.trunk.compile()
     for seed in range(3):
         wanted = torch.rand(4, 9, generator=torch.Generator().manual_seed(seed)) < 0.5
-        assert torch.allclose(net.hidden(x, wanted=wanted), eager[wanted], atol=1e-4)
+        found = net.hidden(x, wanted=wanted)
+        assert torch.allclose(found, eager[wanted], atol=1e-4)
+        grads = [
+            torch.autograd.grad(h.square().mean(), net.embed.weight, retain_graph=h is not found)[0]
+            for h in (found, eager[wanted])
+        ]
+        assert torch.allclose(*grads, atol=1e-4)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 9])
+def test_a_rotation_in_parts_is_the_rotation_and_turns_gradients_back(monkeypatch, rows):
+    monkeypatch.setattr(rotary, "CHUNK_ELEMENTS", rows * 5 * 2 * 8)
+    cos, sin = (t.double()[:, None] for t in rotary.angles(5, 8))  # each (5, 1, 4)
+    x = torch.randn(7, 5, 2, 8, dtype=torch.float64, requires_grad=True)
+    a, b = x.chunk(2, dim=-1)
+    plain = torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+    assert torch.allclose(rotary.rotate(x, cos, sin), plain, rtol=1e-12)
+    assert torch.autograd.gradcheck(lambda x: rotary.rotate(x, cos, sin), x)
 
 
 def test_a_block_keeps_little_for_its_backward_pass():
