@@ -119,7 +119,7 @@ def followed(result: dict[str, Any]) -> str:
         [
             f"`{s['command'].splitlines()[0].replace('|', chr(92) + '|')}`",
             f"{s['seconds']:.1f}",
-            "done" if not s["code"] else "Ctrl-C: saved" if s["code"] == 130 else "failed",
+            "Ctrl-C: saved" if s["stopped"] else "failed" if s["code"] else "done",
         ]
         for s in result["steps"]
     ]

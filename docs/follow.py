@@ -86,9 +86,16 @@ def follow(home: Path, most: float) -> list[dict[str, Any]]:
                 "last_lines": [line.replace(str(home), "~") for line in tail],
             }
         )
-        if process.returncode not in ((130,) if stopped else (0,)):
+        if failed(steps[-1]):
             break
     return steps
+
+
+def failed(step: dict[str, Any]) -> bool:
+    """A training that was stopped must say so by its code; torchrun ends with 1 whatever it ran."""
+    if not step["stopped"]:
+        return step["code"] != 0
+    return step["code"] != (1 if step["command"].startswith("torchrun") else 130)
 
 
 def write_texts(folder: Path) -> None:
@@ -115,8 +122,7 @@ def main() -> None:
     write_json(ROOT / "results" / "readme.json", stamped(result, "cpu", "bf16"))
     if not given.folder:
         shutil.rmtree(home)
-    failed = [s["command"] for s in steps if s["code"] != (130 if s["stopped"] else 0)]
-    sys.exit(f"failed: {failed[0]}" if failed else 0)
+    sys.exit(f"failed: {steps[-1]['command']}" if failed(steps[-1]) else 0)
 
 
 if __name__ == "__main__":
