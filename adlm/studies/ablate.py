@@ -48,8 +48,13 @@ def axes() -> dict[str, dict[str, Config]]:
             for residual in (False, True)
         },
         "shared": {
-            f"anchor head shared{', fading' if fade else ''}": model(anchor(fade=fade), shared=True)
-            for fade in (False, True)
+            "anchor head shared": model(shared=True),
+            "anchor head shared, fading": model(anchor(fade=True), shared=True),
+            # nothing goes through the vocabulary on the way: MDLM's FLOPs as well
+            "anchor head shared, fading, hidden bridge": replace(
+                model(anchor(fade=True), shared=True, bridge="hidden"),
+                optim=replace(base.optim, bridge_lr=BRIDGE_LR["hidden"]),
+            ),
         },
         "depth": {
             f"depth {a} + {depth - a}": model(anchor_blocks=a, blocks=depth - a)

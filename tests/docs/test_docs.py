@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -97,6 +98,20 @@ def test_every_command_of_the_readme_runs(tmp_path, monkeypatch, capsys, text_fi
         assert python
         exec(python.group(1), {})
         assert capsys.readouterr().out.strip().splitlines()[-1].startswith("[")
+
+
+def test_what_is_said_of_anchoring_is_what_was_measured():
+    rows = json.loads((ROOT / "results" / "study-anchoring.json").read_text())["rows"]
+    said = [
+        (ROOT / name).read_text().replace("\n", " ")
+        for name in ("README.md", "results/study-anchoring.txt")
+    ]
+    for row in rows:
+        figure = f"{row['test_ppl_mean']:.2f}"
+        figure += f" ± {row['test_ppl_sd']:.2f}" if row["test_ppl_sd"] else ""
+        assert figure in said[1], row["row"]
+        if row["row"] in ("MDLM", "ADLM, shared head, gamma fading"):
+            assert figure in said[0]
 
 
 def test_the_follower_of_the_readme_knows_every_command(monkeypatch):
