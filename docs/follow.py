@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +41,9 @@ def commands(text: str) -> list[str]:
     ]
 
 
-def follow(home: Path, most: float) -> list[dict[str, Any]]:
+def follow(home: Path, most: float) -> Iterator[dict[str, Any]]:
     """Type every command; stop at the first that fails."""
-    clone, steps = home / "adlm", []
+    clone = home / "adlm"
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("ADLM_", "OMP_"))}
     environment |= {"HOME": str(home / "home"), "PATH": f"{clone}/.venv/bin:{os.environ['PATH']}"}
     environment.pop("VIRTUAL_ENV", None)
@@ -77,18 +78,16 @@ def follow(home: Path, most: float) -> list[dict[str, Any]]:
         seconds = time.monotonic() - began
         tail = [line[:200] for line in said.replace("\r", "\n").splitlines() if line.strip()][-6:]
         print("\n".join(tail), f"\n  ({seconds:.1f} s, code {process.returncode})", flush=True)
-        steps.append(
-            {
-                "command": command,
-                "seconds": seconds,
-                "code": process.returncode,
-                "stopped": stopped,
-                "last_lines": [line.replace(str(home), "~") for line in tail],
-            }
-        )
-        if failed(steps[-1]):
+        step = {
+            "command": command,
+            "seconds": seconds,
+            "code": process.returncode,
+            "stopped": stopped,
+            "last_lines": [line.replace(str(home), "~") for line in tail],
+        }
+        yield step
+        if failed(step):
             break
-    return steps
 
 
 def failed(step: dict[str, Any]) -> bool:
@@ -117,9 +116,11 @@ def main() -> None:
     commit = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    steps = follow(home, given.most)
-    result = {"command": "docs/follow.py", "commit": commit.stdout.strip(), "steps": steps}
-    write_json(ROOT / "results" / "readme.json", stamped(result, "cpu", "bf16"))
+    steps: list[dict[str, Any]] = []
+    for step in follow(home, given.most):
+        steps.append(step)
+        result = {"command": sys.argv, "commit": commit.stdout.strip(), "steps": steps}
+        write_json(ROOT / "results" / "readme.json", stamped(result, "cpu", "bf16"))
     if not given.folder:
         shutil.rmtree(home)
     sys.exit(f"failed: {steps[-1]['command']}" if failed(steps[-1]) else 0)
