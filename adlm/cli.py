@@ -217,6 +217,20 @@ def options_of(name: str) -> list[Option]:
     return found
 
 
+def arguments_of(name: str) -> list[Option]:
+    """What a command is given without a name, in order.
+
+    Example:
+        >>> [a.name for a in arguments_of("reason eval")]
+        ['CHECKPOINT', 'TASK']
+    """
+    return [
+        Option(action.dest.upper(), " ".join(str(action.help or "").split()), None)
+        for action in parser_of(load(name), name, [])._actions
+        if not action.option_strings and action.help != argparse.SUPPRESS
+    ]
+
+
 def gathered(words: list[str]) -> list[str]:
     """The words before the first option as one list: a command that takes several."""
     count = next((i for i, w in enumerate(words) if w.startswith("-")), len(words))

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from adlm.cli import COMMANDS, options_of
+from adlm.cli import COMMANDS, arguments_of, options_of
 from adlm.eval.page import to_markdown
 from adlm.eval.report import of_file
 
@@ -205,7 +205,7 @@ def commands() -> str:
     parts[-1] += " the same."
     for name, (_, what) in COMMANDS.items():
         parts += [f"## adlm {name}", f"{what[0].upper()}{what[1:]}."]
-        options = options_of(name)
+        options = [*arguments_of(name), *options_of(name)]
         if options:
             rows = [[f"`{o.name}`", escape(o.meaning), shown(o.default)] for o in options]
             parts.append(table(["option", "meaning", "default"], rows))
