@@ -36,7 +36,7 @@ def start(
 
     Args:
         out: Folder for the runs, results.json and report.html.
-        fast: A minute and a half instead of twelve, with worse models.
+        fast: About a minute instead of ten, with worse models.
         steps: Train for so many steps instead of the recipes' own.
         rows: Score at most so many rows of the test split; 0 = all.
         workers: Models that are trained at a time; 0 = as many as there are pairs of cores, at
