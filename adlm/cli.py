@@ -141,11 +141,7 @@ def run(function: Callable[..., Any], name: str, words: list[str]) -> int:
     words = ["--n" if w == "-n" else w for w in words]
     own_names = {o for a in parser._actions if a.metavar != "CONFIG" for o in a.option_strings}
     short = {k: v for k, v in SHORT.items() if k not in own_names}
-    words = [
-        re.sub(r"^--[\w.-]+(?=$|=)", lambda m: m[0][:2] + m[0][2:].replace("-", "_"), w)
-        for w in words
-    ]
-    words = [re.sub(r"^--\w+(?=$|=)", lambda m: short.get(m[0], m[0]), w) for w in words]
+    words = [re.sub(r"^--[\w.-]+(?=$|=)", lambda m: full(m[0], short), w) for w in words]
     words = spell_out(words, parser)
     try:
         made = parser.instantiate(parser.parse_args(words))
@@ -235,6 +231,17 @@ def gathered(words: list[str]) -> list[str]:
     """The words before the first option as one list: a command that takes several."""
     count = next((i for i, w in enumerate(words) if w.startswith("-")), len(words))
     return ([json.dumps(words[:count])] if count else []) + words[count:]
+
+
+def full(option: str, short: dict[str, str]) -> str:
+    """An option as the parser knows it: underscores for dashes, the whole name for a short one.
+
+    Example:
+        >>> full("--top-k", SHORT)
+        '--draw.top_k'
+    """
+    name = "--" + option[2:].replace("-", "_")
+    return short.get(name, name)
 
 
 def spell_out(words: list[str], parser: Any) -> list[str]:
