@@ -42,6 +42,12 @@ def assert_same_run(a: Path, b: Path) -> None:
     assert metrics(a) == metrics(b)
 
 
+def assert_runs_agree(a: Path, b: Path) -> None:
+    """Two runs differ by rounding only; AdamW's, as Muon multiplies in bf16 and widens it."""
+    for left, right in zip(metrics(a), metrics(b), strict=True):
+        assert left == pytest.approx(right, rel=1e-5)
+
+
 @pytest.mark.parametrize("objective", ["ar", "mdlm", "adlm", "a2r"])
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_resume_equals_uninterrupted_bit_for_bit(text_file, tmp_path, objective, optimizer):
@@ -195,13 +201,10 @@ def test_torchrun_trains_as_one_process_does(text_file, tmp_path):
     words += ["--data.length", "16", "--model.width", "16", "--model.heads", "2"]
     words += ["--model.blocks", "1", "--train.steps", "6", "--train.batch", "8"]
     words += ["--train.precision", "fp32", "--train.log_every", "1", "--train.eval_rows", "4"]
+    words += ["--optim.name", "adamw", "--optim.lr", "1e-3"]
     for processes in (1, 2):
         torchrun(processes, "-m", "adlm", "train", *words, "--out", str(tmp_path / str(processes)))
-    one, two = metrics(tmp_path / "1"), metrics(tmp_path / "2")
-    assert len(one) == len(two)
-    for a, b in zip(one, two, strict=True):
-        assert a.keys() == b.keys()
-        assert all(abs(a[k] - b[k]) < 1e-3 * (1 + abs(a[k])) for k in a)
+    assert_runs_agree(tmp_path / "1", tmp_path / "2")
 
 
 def test_a_loss_that_is_not_finite_stops_with_the_batch(text_file, tmp_path):
@@ -216,10 +219,10 @@ def test_a_loss_that_is_not_finite_stops_with_the_batch(text_file, tmp_path):
 
 def test_accumulation_changes_nothing_but_rounding(text_file, tmp_path):
     config = make_config(text_file, steps=4)
+    config = replace(config, optim=replace(config.optim, name="adamw"))
     train(config, tmp_path / "whole")
     train(replace(config, train=replace(config.train, micro=1)), tmp_path / "pieces")
-    for a, b in zip(metrics(tmp_path / "whole"), metrics(tmp_path / "pieces"), strict=True):
-        assert all(abs(a[k] - b[k]) < 1e-3 * (1 + abs(a[k])) for k in a)
+    assert_runs_agree(tmp_path / "whole", tmp_path / "pieces")
 
 
 def test_tensorboard_events_are_written(text_file, tmp_path):
