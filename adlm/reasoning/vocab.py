@@ -65,14 +65,20 @@ def special(vocab: Vocab, name: str) -> int:
     return found
 
 
-def open_tokenizer(name: str, items: list[Item], folder: str | None) -> Vocab:
-    """The tokenizer of that name with the slots' tokens; `words` are those of the items."""
-    dirs = data_dirs(DataConfig(dir=folder))
+def items_vocab(items: list[Item]) -> Vocab:
+    """The words of the items, with the slots' tokens."""
+    parts = ((i.question, *i.steps, *i.anchors, i.answer) for i in items)
+    return with_special(word_vocab(text for texts in parts for text in texts))
+
+
+def open_tokenizer(name: str, folder: str | None) -> Vocab | None:
+    """The tokenizer of that name with the slots' tokens; none for the items' own `words`."""
     if name == "words":
-        parts = ((i.question, *i.steps, *i.anchors, i.answer) for i in items)
-        return with_special(word_vocab(text for texts in parts for text in texts))
-    if name in ("byte", "gpt2"):
-        return with_special(byte_vocab() if name == "byte" else gpt2_vocab(dirs))
+        return None
+    if name == "byte":
+        return with_special(byte_vocab())
+    if name == "gpt2":
+        return with_special(gpt2_vocab(data_dirs(DataConfig(dir=folder))))
     if Path(name).exists():
         return faithful(with_special(file_vocab(Path(name))), name)
     raise UserError(f"tokenizer must be words, byte, gpt2 or a file, found '{name}'")

@@ -31,6 +31,15 @@ def axes() -> dict[str, dict[str, Config]]:
         optim = replace(base.optim, bridge_lr=BRIDGE_LR[name])
         return replace(model(bridge=name, residual=residual), optim=optim)
 
+    def lean(**changes: Any) -> Config:
+        return model(anchor(fade=True, **changes), shared=True)
+
+    def hidden(config: Config) -> Config:
+        """Nothing goes through the vocabulary on the way: MDLM's FLOPs as well."""
+        optim = replace(config.optim, bridge_lr=BRIDGE_LR["hidden"])
+        return replace(model(config, bridge="hidden"), optim=optim)
+
+    shared = "anchor head shared, fading"
     depth = base.model.blocks + base.model.anchor_blocks
     return {
         "gamma": {
@@ -47,14 +56,15 @@ def axes() -> dict[str, dict[str, Config]]:
             for name in BRIDGE_LR
             for residual in (False, True)
         },
+        # the anchor head is the input embedding: as many parameters as MDLM
         "shared": {
             "anchor head shared": model(shared=True),
-            "anchor head shared, fading": model(anchor(fade=True), shared=True),
-            # nothing goes through the vocabulary on the way: MDLM's FLOPs as well
-            "anchor head shared, fading, hidden bridge": replace(
-                model(anchor(fade=True), shared=True, bridge="hidden"),
-                optim=replace(base.optim, bridge_lr=BRIDGE_LR["hidden"]),
-            ),
+            shared: lean(),
+            f"{shared}, hidden bridge": hidden(lean()),
+            f"{shared}, all positions": lean(positions="all"),
+            f"{shared}, all positions, gamma 3": lean(positions="all", gamma=3.0),
+            f"{shared}, all positions, rule all": lean(positions="all", rule="all"),
+            f"{shared}, all positions, hidden bridge": hidden(lean(positions="all")),
         },
         "depth": {
             f"depth {a} + {depth - a}": model(anchor_blocks=a, blocks=depth - a)

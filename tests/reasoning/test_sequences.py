@@ -137,7 +137,7 @@ def test_a_missing_special_token_is_named():
 
 @pytest.mark.parametrize("name", ["byte", "gpt2"])
 def test_anchors_are_tokens_of_the_trace_with_any_tokenizer(name):
-    vocab = open_tokenizer(name, [ITEM], str(SHARED) if SHARED.is_dir() else None)
+    vocab = open_tokenizer(name, str(SHARED) if SHARED.is_dir() else None)
     found = pieces(ITEM, vocab)
     assert [vocab.decode([a]) for a in found.anchors] == ["3", "4", "7"]
     assert set(found.anchors) <= {t for step in found.steps for t in step}
@@ -149,7 +149,7 @@ def test_a_tokenizer_that_loses_the_answer_is_refused(tmp_path):
     lower = Tokenizer(models.WordLevel({"[UNK]": 0, "tom": 1}, unk_token="[UNK]"))
     lower.save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(UserError, match="cannot give '### Tom"):
-        open_tokenizer(str(tmp_path / "tokenizer.json"), [ITEM], None)
+        open_tokenizer(str(tmp_path / "tokenizer.json"), None)
 
 
 def test_thoughts_of_rows_of_different_length_are_aligned():
