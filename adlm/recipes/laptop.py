@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from adlm.config import AnchorConfig, Config, DataConfig, ModelConfig, OptimConfig, TrainConfig
 from adlm.recipes.anchoring import anchored
 from adlm.registry import register
-
-NETWORK: dict[str, Any] = {"front": 1, "bridge": "embedding", "residual": True}
 
 
 @register("recipe", "laptop-mdlm")
@@ -32,11 +29,15 @@ def laptop_ar() -> Config:
 
 @register("recipe", "laptop-adlm")
 def laptop_adlm() -> Config:
-    """ADLM with as many blocks, one of them the anchor network, and the embedding bridge."""
-    return anchored(laptop_mdlm(), "adlm", AnchorConfig(gamma=1.0), **NETWORK)
+    """ADLM at MDLM's parameters: one block in front, the embedding as anchor head, gamma fading."""
+    mdlm = laptop_mdlm()
+    anchor = AnchorConfig(gamma=1.0, fade=True, positions="all")
+    made = anchored(mdlm, "adlm", anchor, front=1, bridge="hidden", residual=True, shared=True)
+    return replace(made, optim=replace(mdlm.optim, bridge_lr=1e-3))
 
 
 @register("recipe", "laptop-a2r")
 def laptop_a2r() -> Config:
-    """A2R: the same, causal."""
-    return anchored(laptop_ar(), "a2r", AnchorConfig(gamma=0.2), **NETWORK)
+    """A2R: one block in front, with a head of its own, and the embedding bridge."""
+    anchor = AnchorConfig(gamma=0.2)
+    return anchored(laptop_ar(), "a2r", anchor, front=1, bridge="embedding", residual=True)

@@ -10,7 +10,7 @@ from adlm.data.corpus import open_vocab
 from adlm.errors import UserError, nearest
 from adlm.models.sizes import match
 from adlm.recipes import recipe
-from adlm.studies.anchoring import budget
+from adlm.studies.anchoring import basic, budget
 
 # AdamW's rate for each bridge's matrix: the linear one adds up V logits, the softmax one has
 # embeddings, which the usual rate suits
@@ -19,7 +19,7 @@ BRIDGE_LR = {"linear": 1e-4, "softmax": 0.0, "embedding": 0.0, "hidden": 1e-3}
 
 def axes() -> dict[str, dict[str, Config]]:
     """axis -> label -> configuration."""
-    base = recipe("laptop-adlm")
+    base = basic()
 
     def anchor(**changes: Any) -> Config:
         return replace(base, anchor=replace(base.anchor, **changes))
@@ -71,23 +71,23 @@ def axes() -> dict[str, dict[str, Config]]:
             for a in range(1, depth)
         },
         "conv": {
-            f"{name}, no convolution": model(recipe(f"laptop-{name.lower()}"), conv=0)
-            for name in ("MDLM", "ADLM")
+            f"{name}, no convolution": model(config, conv=0)
+            for name, config in (("MDLM", recipe("laptop-mdlm")), ("ADLM", base))
         },
     }
 
 
 def rows(wanted: list[str], tokens: int) -> dict[str, Config]:
-    """The recipe, its plain controls, and the rows of the chosen axes that differ from it.
+    """The basic ADLM, its plain controls, and the rows of the chosen axes that differ from it.
 
     `axis=word` takes only the rows of an axis whose label has the word.
     """
     known = axes()
-    adlm = recipe("laptop-adlm")
+    first = basic()
     made = {
         "MDLM": recipe("laptop-mdlm"),
-        "MDLM, parameters matched": match(adlm, open_vocab(adlm.data).size),
-        "ADLM as in the recipe": adlm,
+        "MDLM, larger": match(first, open_vocab(first.data).size),
+        "ADLM, basic": first,
     }
     for entry in wanted:
         name, _, word = entry.partition("=")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from adlm.config import Config
+from adlm.config import AnchorConfig, Config
 from adlm.data.corpus import open_vocab
 from adlm.models.sizes import match
 from adlm.recipes import recipe
+from adlm.recipes.anchoring import anchored
 
 
 def budget(config: Config, tokens: int) -> Config:
@@ -21,26 +23,42 @@ def budget(config: Config, tokens: int) -> Config:
     return replace(config, train=train)
 
 
+def basic() -> Config:
+    """A simpler ADLM: a head of its own, embedding bridge, constant gamma, masked anchors."""
+    anchor = AnchorConfig(gamma=1.0)
+    network: dict[str, Any] = {"front": 1, "bridge": "embedding", "residual": True}
+    return anchored(recipe("laptop-mdlm"), "adlm", anchor, **network)
+
+
+def published() -> Config:
+    """The published network and loss at the laptop's size; the linear bridge has its own rate."""
+    anchor = AnchorConfig(gamma=3e-3, positions="all")
+    made = anchored(recipe("laptop-mdlm"), "adlm", anchor, bridge="linear")
+    return replace(made, optim=replace(made.optim, bridge_lr=1e-4))
+
+
+def shared(config: Config) -> Config:
+    """The input embedding as anchor head, so no more parameters than the plain model's; fading."""
+    model = replace(config.model, shared=True)
+    return replace(config, model=model, anchor=replace(config.anchor, fade=True))
+
+
 def rows(tokens: int) -> dict[str, Config]:
-    """The rows of the study."""
-    adlm, a2r = recipe("laptop-adlm"), recipe("laptop-a2r")
-    vocab = open_vocab(adlm.data)
-
-    def lean(config: Config) -> Config:
-        """The anchor head is the input embedding: as many parameters as the plain model."""
-        model = replace(config.model, shared=True)
-        return replace(config, model=model, anchor=replace(config.anchor, fade=True))
-
+    """The rows of the study. MDLM has ADLM's parameters, the larger one those of the basic ADLM."""
+    a2r, first = recipe("laptop-a2r"), basic()
+    vocab = open_vocab(first.data)
     made = {
         "AR": recipe("laptop-ar"),
-        "AR, parameters matched": match(a2r, vocab.size, by="params"),
+        "AR, larger": match(a2r, vocab.size, by="params"),
         "A2R": a2r,
-        "A2R, shared head, gamma fading": lean(a2r),
+        "A2R, shared head, gamma fading": shared(a2r),
         "MDLM": recipe("laptop-mdlm"),
-        "MDLM, parameters matched": match(adlm, vocab.size, by="params"),
-        "ADLM, gamma 0": replace(adlm, anchor=replace(adlm.anchor, gamma=0.0)),
-        "ADLM": adlm,
-        "ADLM, shared head, gamma fading": lean(adlm),
+        "MDLM, larger": match(first, vocab.size, by="params"),
+        "ADLM as published": published(),
+        "ADLM, basic, gamma 0": replace(first, anchor=replace(first.anchor, gamma=0.0)),
+        "ADLM, basic": first,
+        "ADLM, basic, shared head, gamma fading": shared(first),
+        "ADLM": recipe("laptop-adlm"),
     }
     return {name: budget(config, tokens) for name, config in made.items()}
 
@@ -48,5 +66,5 @@ def rows(tokens: int) -> dict[str, Config]:
 def seeds(names: list[str], most: int) -> dict[str, int]:
     """Masked diffusion and its anchored form get all seeds, the other rows one fewer."""
     fewer = {name: int(not name.startswith(("ADLM", "MDLM"))) for name in names}
-    fewer["ADLM, gamma 0"] = 1
+    fewer |= {"ADLM as published": 1, "ADLM, basic, gamma 0": 1}
     return {name: max(1, most - fewer[name]) for name in names}
