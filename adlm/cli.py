@@ -82,7 +82,9 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        print(f"adlm: {error}", file=sys.stderr)
+        reason = error.strerror or str(error)
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"adlm: {where}{reason}", file=sys.stderr)
         return 2
     except (MemoryError, RuntimeError) as error:
         short = str(error).splitlines()[0] if str(error) else "MemoryError"
@@ -293,6 +295,7 @@ def sentence(message: str, parser: Any, words: list[str]) -> str:
     if key and wrong:
         kind = re.sub(r"<class '(.+?)'>|typing\.", r"\1", wrong.group(1))
         kind = re.sub(r"^Literal\[(.*)\]$", r"one of \1", kind)
+        kind = {"int": "a whole number", "float": "a finite number"}.get(kind, kind)
         return f"{key.group(1)} must be {kind}, found {wrong.group(2)!r}"
     return flat
 

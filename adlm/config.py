@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -134,7 +135,9 @@ class AnchorConfig:
     def __post_init__(self) -> None:
         check(1 <= self.tau < 2**31, "anchor.tau", self.tau, "at least 1")
         check(0 < self.share <= 1, "anchor.share", self.share, "in (0, 1]")
-        check(self.gamma >= 0, "anchor.gamma", self.gamma, "0 or more")
+        check(
+            0 <= self.gamma < math.inf, "anchor.gamma", self.gamma, "a finite number of 0 or more"
+        )
         check(0 <= self.warmup <= 1, "anchor.warmup", self.warmup, "in [0, 1]")
 
 

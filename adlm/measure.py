@@ -10,8 +10,10 @@ import torch
 from adlm import device as devices
 from adlm.config import Config
 from adlm.data.vocab import Vocab
+from adlm.models.anchored import Anchored
 from adlm.models.sizes import build
 from adlm.objectives.base import make
+from adlm.process.anchors import Table
 from adlm.train.optim import Optimizers
 from adlm.types import Batch
 
@@ -49,6 +51,9 @@ def step_rate(
     length = config.data.length
     rows = max(1, min(config.train.batch, tokens // length))
     model = build(config, vocab.size).to(device).train()
+    if isinstance(model, Anchored) and model.table() is not None:
+        ones = torch.ones(vocab.size, dtype=torch.float64)
+        model.set_table(Table(ones, ones, torch.tensor(float(vocab.size))))
     objective = make(config, vocab)
     generator = torch.Generator().manual_seed(0)
     x = torch.randint(0, vocab.size, (rows, length), generator=generator)
@@ -59,7 +64,8 @@ def step_rate(
 
     def step() -> None:
         with devices.autocast(precision, device):
-            score = objective.score(model, batch, noise.to(device) if noise else None)
+            # half way: the anchor loss counts, whether gamma rises or fades
+            score = objective.score(model, batch, noise.to(device) if noise else None, 0.5)
         score.total.backward()
         if device.startswith("cuda"):
             torch.cuda.synchronize()

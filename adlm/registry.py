@@ -60,5 +60,6 @@ def lookup(axis: str, name: str) -> Any:
     """The object registered under `name`, or a sentence that suggests the nearest."""
     known = names(axis)
     if name not in known:
-        raise UserError(f"there is no {axis} '{name}'{nearest(name, known)}")
+        kind = {"anchors": "anchor rule"}.get(axis, axis)
+        raise UserError(f"there is no {kind} '{name}'{nearest(name, known)}")
     return _tables[axis][name]

@@ -14,7 +14,7 @@ from adlm.data.corpus import open_rows, open_vocab
 from adlm.data.pack import pack
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
-from adlm.process.anchors import NEEDS_TABLE, Anchors, Table
+from adlm.process.anchors import Anchors, Table
 from adlm.types import Batch
 
 STYLE = "bold black on yellow"
@@ -42,7 +42,7 @@ def start(
     vocab = open_vocab(config)
     rule = Anchors(anchor, vocab)
     table = None
-    if anchor.rule in NEEDS_TABLE:
+    if rule.reads_table:
         table = Table.count(open_rows(config, "train", vocab), vocab.size)
     shown = of_data(config, vocab, split, rows) if text is None else of_text(text, vocab, config)
     screen = Console(highlight=False)

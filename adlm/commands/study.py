@@ -26,7 +26,7 @@ def anchoring(
 
     Args:
         tokens: Training tokens of each run.
-        seeds: Seeds of MDLM and ADLM; the causal rows and ADLM without gamma have one fewer.
+        seeds: Seeds of MDLM and ADLM; the causal, published and gamma 0 rows have one fewer.
         workers: Runs at a time.
         threads: Threads of each run; 0 = its share of the cores.
         peek: Run nothing, only write the result of the runs that are done.
@@ -36,7 +36,8 @@ def anchoring(
     check(tokens >= 1, "--tokens", tokens, "at least 1")
     check(seeds >= 1, "--seeds", seeds, "at least 1")
     rows = comparison.rows(tokens)
-    study = Study("anchoring", rows, comparison.seeds(list(rows), seeds), Path(home))
+    counts = comparison.seeds(list(rows), seeds)
+    study = Study("anchoring", rows, counts, Path(home), comparison.PAIRS)
     save(study, gather(study) if peek else run(study, workers, threads), Path(out))
 
 
@@ -50,10 +51,10 @@ def ablate(
     home: str = "runs/study-ablate",
     out: str = "results/study-ablate.json",
 ) -> None:
-    """Change one setting of ADLM at a time.
+    """Change one setting of a basic ADLM at a time.
 
-    gamma, tau, rule, positions, bridge, shared (anchor head), depth, conv; beside a plain MDLM and
-    one of equal parameters.
+    gamma, tau, rule, positions, bridge, shared (anchor head; what the recipe is made of), depth,
+    conv; beside a plain MDLM and one of the basic ADLM's parameters.
 
     Args:
         axes: Which settings, as a list: '[gamma, bridge]'; bridge=softmax takes only those rows of

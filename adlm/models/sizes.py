@@ -14,7 +14,7 @@ from adlm.config import Config
 from adlm.errors import UserError, nearest
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
-from adlm.process.anchors import NEEDS_TABLE
+from adlm.process.anchors import reads_table
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,7 @@ def build(config: Config, vocab_size: int) -> Denoiser:
     causal = registry.lookup("objective", config.objective).causal
     length = config.data.length
     if config.model.anchor_blocks:
-        needs_table = config.anchor.rule in NEEDS_TABLE
-        return Anchored(vocab_size, config.model, causal, length, needs_table)
+        return Anchored(vocab_size, config.model, causal, length, reads_table(config.anchor.rule))
     return Denoiser(vocab_size, config.model, causal, length, config.model.tied)
 
 
@@ -121,15 +120,18 @@ def training_flops(config: Config, vocab_size: int) -> float:
     """FLOPs of a training step for one token: three forward passes, and what only training does.
 
     For an anchored model that is the anchor head at its supervised positions (counted as if every
-    token were an anchor) and the folding of the bridge, once a step.
+    token were an anchor) and the folding of the linear bridge, once a step.
     """
     share = head_share(config)
     total = 3 * flops_per_token(config, vocab_size, share, share)
     if config.model.anchor_blocks:
-        width = config.model.width
-        supervised = 1.0 if config.anchor.positions == "all" else share
-        fold = width * width * vocab_size / (config.train.batch * config.data.length)
-        total += 6.0 * (supervised * width * vocab_size + fold)
+        width, anchor = config.model.width, config.anchor
+        if anchor.gamma and anchor.rule != "none":
+            supervised = 1.0 if anchor.positions == "all" else share
+            total += 6.0 * supervised * width * vocab_size
+        if config.model.bridge == "linear":
+            a_step = config.train.batch * config.data.length
+            total += 6.0 * width * width * vocab_size / a_step
     return total
 
 

@@ -1,7 +1,9 @@
 """Which tokens are anchors: y = A(x). One registered function a rule, vectorised over the batch.
 
-A rule maps a row's tokens to a (B, L) bool mask. Special tokens and padding are never anchors,
-whatever a rule says; `Anchors` sees to that, and checks what a user's own function returns.
+A rule maps a row's tokens to a (B, L) bool mask. Special tokens and padding are never anchors:
+a rule sees them as not valid, and whatever it says of them does not count. `Anchors` sees to that,
+and checks what a user's own function returns. A rule that reads the corpus table says so with
+`@needs_table`; it is counted before the training and kept in the checkpoint.
 """
 
 from __future__ import annotations
@@ -22,8 +24,6 @@ from adlm.data.pack import Rows
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.registry import register
-
-NEEDS_TABLE = ("corpus", "tfidf")
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,17 @@ def on_cpu(table: Table | None) -> Table | None:
 Rule = Callable[[Tensor, Tensor, AnchorConfig, Table | None], Tensor]
 
 
+def needs_table(rule: Rule) -> Rule:
+    """Mark a rule that reads the corpus table."""
+    rule.needs_table = True  # type: ignore[attr-defined]
+    return rule
+
+
+def reads_table(name: str) -> bool:
+    """Does the rule of that name read the corpus table?"""
+    return getattr(find(name), "needs_table", False)
+
+
 def occurrences(x: Tensor, valid: Tensor) -> Tensor:
     """(B, L) how often each token occurs in its row, padding left out.
 
@@ -86,9 +97,11 @@ def frequency(x: Tensor, valid: Tensor, config: AnchorConfig, table: Table | Non
 
 
 @register("anchors", "corpus")
+@needs_table
 def corpus(x: Tensor, valid: Tensor, config: AnchorConfig, table: Table | None) -> Tensor:
     """The rarest tokens of the training corpus, up to `share` of all its tokens."""
-    counts = _counts(table)
+    assert table is not None
+    counts = table.tokens
     order = counts.argsort(stable=True)  # rarest first
     mass = counts[order].cumsum(0) / counts.sum()
     rare = torch.zeros_like(counts, dtype=torch.bool)
@@ -97,13 +110,19 @@ def corpus(x: Tensor, valid: Tensor, config: AnchorConfig, table: Table | None) 
 
 
 @register("anchors", "tfidf")
+@needs_table
 def tfidf(x: Tensor, valid: Tensor, config: AnchorConfig, table: Table | None) -> Tensor:
-    """The `share` of a row's tokens with the highest count * log(rows / rows with the token)."""
+    """The `share` of a row's tokens with the highest count * log(rows / rows with the token).
+
+    Tokens of one score are in or out together, so a little more than the share may be in.
+    """
     assert table is not None
     idf = torch.log(table.total / table.rows.clamp(min=1))
-    score = occurrences(x, valid) * idf[x]  # (B, L)
-    rank = torch.where(valid, score, -torch.inf).argsort(dim=1, descending=True).argsort(dim=1)
-    return rank < config.share * valid.sum(dim=1, keepdim=True)
+    score = torch.where(valid, occurrences(x, valid) * idf[x], -torch.inf)  # (B, L)
+    wanted = (config.share * valid.sum(dim=1, keepdim=True)).ceil().long()  # (B, 1)
+    ranked = score.sort(dim=1, descending=True).values
+    lowest = ranked.gather(1, (wanted - 1).clamp(min=0))  # the score of the last one in
+    return (score >= lowest) & (wanted > 0)
 
 
 @register("anchors", "all")
@@ -116,11 +135,6 @@ def every(x: Tensor, valid: Tensor, config: AnchorConfig, table: Table | None) -
 def none(x: Tensor, valid: Tensor, config: AnchorConfig, table: Table | None) -> Tensor:
     """No token."""
     return torch.zeros_like(valid)
-
-
-def _counts(table: Table | None) -> Tensor:
-    assert table is not None
-    return table.tokens
 
 
 class Anchors:
@@ -139,19 +153,24 @@ class Anchors:
         self.rule = find(config.rule)
         self.special = sorted({vocab.mask, vocab.bos, vocab.eos, vocab.pad})
         self.size = vocab.size
+        self.reads_table = getattr(self.rule, "needs_table", False)
         if ":" in config.rule:  # a user's function: see now that it works
-            sample = torch.arange(4)[None]
-            self(sample, sample >= 0)
+            ones = torch.ones(self.size, dtype=torch.float64)
+            for rows, length in ((1, 4), (3, 7)):
+                sample = torch.arange(rows * length).view(rows, length) % self.size
+                self(sample, sample >= 0, Table(ones, ones, torch.tensor(float(self.size))))
 
     def __call__(self, x: Tensor, valid: Tensor, table: Table | None = None) -> Tensor:
         """x: (B, L) clean tokens, valid: (B, L) -> (B, L) bool."""
-        if self.config.rule in NEEDS_TABLE:
+        if self.reads_table:
             if table is None:
                 raise UserError(f"the anchor rule '{self.config.rule}' needs a table of the corpus")
             if len(table.tokens) != self.size:
                 raise UserError(
                     f"the corpus table has {len(table.tokens)} tokens, the vocabulary {self.size}"
                 )
+        special = torch.isin(x, torch.tensor(self.special, device=x.device))
+        valid = valid & ~special
         try:
             # a user's function gets copies: whatever it does to them, the batch stays as it is
             own = ":" in self.config.rule
@@ -169,8 +188,7 @@ class Anchors:
                 f"the anchor rule '{self.config.rule}' must return a bool tensor of shape "
                 f"{tuple(x.shape)}, found {kind} of shape {shape}"
             )
-        special = torch.isin(x, torch.tensor(self.special, device=x.device))
-        return chosen & valid & ~special
+        return chosen & valid
 
 
 def find(name: str) -> Rule:

@@ -13,7 +13,7 @@ from adlm.config import Config
 from adlm.data.vocab import Vocab
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
-from adlm.process.anchors import NEEDS_TABLE, Anchors, on_cpu
+from adlm.process.anchors import Anchors, on_cpu
 from adlm.samplers.base import Canvas
 
 
@@ -66,9 +66,9 @@ class Trace:
         """Find the anchors among the final tokens by the checkpoint's own rule."""
         x = torch.from_numpy(np.stack([self.tokens(row) for row in range(len(self.events))]))
         table = model.table() if isinstance(model, Anchored) else None
-        if config.anchor.rule in NEEDS_TABLE and table is None:
-            return  # the counts are not in this checkpoint
         rule = Anchors(config.anchor, self.vocab)
+        if rule.reads_table and table is None:
+            return  # the counts are not in this checkpoint
         self.anchors = rule(x, torch.ones_like(x, dtype=torch.bool), on_cpu(table)).numpy()
 
     def to_dict(self) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from adlm.models.sizes import match
 from adlm.recipes import recipe
 from adlm.recipes.anchoring import anchored
 
+PAIRS = (("ADLM", "MDLM"), ("ADLM", "MDLM, larger"), ("ADLM as published", "MDLM, larger"))
+
 
 def budget(config: Config, tokens: int) -> Config:
     """The recipe at a number of training tokens, evaluated at twenty points on the way."""

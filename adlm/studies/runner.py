@@ -27,6 +27,8 @@ from adlm.train.log import read
 from adlm.train.run import hold
 from adlm.viz.plots import Line, curves, require
 
+Pairs = tuple[tuple[str, str], ...]
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -55,6 +57,7 @@ class Study:
     rows: dict[str, Config]
     seeds: dict[str, int]  # row -> number of seeds
     home: Path
+    pairs: Pairs = ()  # rows to be compared seed by seed
 
     def cells(self) -> list[Cell]:
         """All runs, the first seed of every row before the second of any."""
@@ -146,10 +149,24 @@ def gather(study: Study) -> dict[str, Any]:
         )
     if not rows:
         raise UserError(f"no run of the study in {study.home} is done yet")
-    result = {"study": study.name, "rows": rows}
+    result = {"study": study.name, "rows": rows, "pairs": differences(rows, study.pairs)}
     device = devices.pick()
     config = next(iter(study.rows.values()))
     return stamped(result, device, devices.precision(config.train.precision, device))
+
+
+def differences(rows: list[dict[str, Any]], pairs: Pairs) -> list[dict[str, Any]]:
+    """Test PPL of one row less that of another with the same seed."""
+    found = {row["row"]: dict(zip(row["seeds"], row["test_ppl"], strict=True)) for row in rows}
+    return [
+        {
+            "row": row,
+            "against": other,
+            "test_ppl": [p - found[other][s] for s, p in found[row].items() if s in found[other]],
+        }
+        for row, other in pairs
+        if row in found and other in found
+    ]
 
 
 def curve(cells: list[Cell]) -> dict[str, list[float]]:
@@ -167,13 +184,20 @@ def curve(cells: list[Cell]) -> dict[str, list[float]]:
 
 def table(result: dict[str, Any]) -> str:
     """Markdown: one line a row."""
-    lines = ["| model | parameters | seeds | test PPL (mean ± sd) |", "|---|---|---|---|"]
+    lines = [
+        "| model | parameters | seeds | validation PPL | test PPL (mean ± sd) |",
+        "|---|---|---|---|---|",
+    ]
     for row in result["rows"]:
         bound = "" if row["exact"] else "≤ "
         sd = f" ± {row['test_ppl_sd']:.2f}" if row["test_ppl_sd"] is not None else ""
         count, size = len(row["seeds"]), f"{row['parameters']:,}"
         figure = f"{bound}{row['test_ppl_mean']:.2f}{sd}"
-        lines.append(f"| {row['row']} | {size} | {count} | {figure} |")
+        valid = f"{bound}{math.exp(row['curve']['valid_nll_mean'][-1]):.2f}"
+        lines.append(f"| {row['row']} | {size} | {count} | {valid} | {figure} |")
+    for pair in result["pairs"]:
+        each = ", ".join(f"{d:+.2f}" for d in pair["test_ppl"])
+        lines += ["", f"{pair['row']} against {pair['against']}, seed by seed: {each} PPL."]
     return "\n".join(lines)
 
 

@@ -9,9 +9,11 @@ differs only in what a table is conditioned on:
     ADLM  x^l | x^{pi_l}          L K^(d+1)
 
 The loss is -sum_l log p(x^l | context): the chain rule for AR and A2R, the pseudo-likelihood for
-DLM and ADLM. The excess is taken over the true network's own loss of the same kind, computed
-exactly over all K^L sequences. In this tabular setting ADLM's tables are A2R's: the two differ in
-the order in which they are used, not in what they must learn.
+DLM and ADLM. The excess is taken over the model's own floor: its loss with the true conditional
+probabilities, computed exactly over all K^L sequences. It says how fast tables are learnt, not how
+good they get: DLM sees every other token and has the lowest floor, models that see the parents
+alone have the entropy of the network. In this tabular setting ADLM's tables are A2R's: the two
+differ in the order in which they are used, not in what they must learn.
 """
 
 from __future__ import annotations
@@ -94,6 +96,7 @@ class Curve:
     shape: str
     model: str
     parameters: int
+    floor: float  # the loss with the true tables, in nats a sequence
     samples: list[int]
     excess: list[float]  # mean over repeats, in nats a sequence
     exponent: float  # of the fit excess ~ N^exponent over the last half
@@ -127,7 +130,6 @@ def curves(
         exponent = np.polyfit(np.log(samples[late:]), np.log(excess[late:]), 1)[0]
         needed = np.exp(np.interp(-np.log(TARGET), -np.log(excess), np.log(samples)))
         count = parameters(model, network)
-        out.append(
-            Curve(shape, model, count, list(samples), excess, float(exponent), float(needed))
-        )
+        fitted = (float(exponent), float(needed))
+        out.append(Curve(shape, model, count, floor, list(samples), excess, *fitted))
     return out

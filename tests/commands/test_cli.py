@@ -13,7 +13,7 @@ CASES = [
     ("eval likelyhood X", "did you mean 'likelihood'"),
     ("train laptop-mdml", "did you mean 'laptop-mdlm'"),
     ("train laptop-mdlm --model.widht 5", "did you mean '--model.width'"),
-    ("train laptop-mdlm --model.width abc", "model.width must be int, found 'abc'"),
+    ("train laptop-mdlm --model.width abc", "model.width must be a whole number, found 'abc'"),
     ("train laptop-mdlm --model.conv 4", "model.conv must be 0 or an odd number, found 4"),
     ("train laptop-mdlm --model.heads 3", "model.heads"),
     ("train laptop-mdlm --optim.name sgd", "one of 'adamw', 'muon', found 'sgd'"),

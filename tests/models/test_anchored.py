@@ -45,7 +45,7 @@ def test_folded_equals_literal_in_outputs_and_all_gradients(residual, causal):
         out.square().sum().backward()
         found.append((out.detach(), {n: p.grad.clone() for n, p in net.named_parameters()}))
     (out, grads), (out_literal, grads_literal) = found
-    assert torch.allclose(out, out_literal, rtol=1e-9)
+    assert (out - out_literal).abs().max() <= 1e-9 * out_literal.abs().max()
     for name, gradient in grads.items():
         scale = grads_literal[name].abs().max()
         assert scale > 0, name

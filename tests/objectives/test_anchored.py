@@ -130,6 +130,31 @@ def estimate(objective, net, x, rows=64, repeats=300):
     return plain, anchor, total
 
 
+@pytest.mark.parametrize("masking", ["bernoulli", "exact-k"])
+def test_monte_carlo_anelbo_meets_enumeration_in_continuous_time(masking):
+    """int_0^1 1/t sum_z q(z | x) [...] dt with |z| masks has the weight B(k, L - k + 1)."""
+    x, net = torch.tensor([1, 0, 0, 0]), network(1).train()
+    nelbo = anchor_loss = 0.0
+    for hidden in subsets(len(x)):
+        z = x.clone()
+        z[list(hidden)] = MASK
+        states = net.states(z[None])
+        log_x = zero_masking(net.head(states.denoiser)[0], MASK)
+        log_y = zero_masking(net.anchor_head(states.anchor)[0], MASK)
+        k = len(hidden)
+        weight = math.gamma(k) * math.gamma(len(x) - k + 1) / math.gamma(len(x) + 1)
+        nelbo -= weight * sum(log_x[p, x[p]].item() for p in hidden)
+        anchor_loss -= weight * sum(log_y[p, x[p]].item() for p in hidden if p == 0)
+    objective = make(config(masking=masking), WORDS)
+    plain, anchor, total = estimate(objective, net, x)
+    for values, truth in (
+        (plain, nelbo),
+        (anchor, anchor_loss),
+        (total, nelbo + 0.7 * anchor_loss),
+    ):
+        assert abs(values.mean().item() - truth) < 3 * values.std().item() / len(values) ** 0.5
+
+
 @pytest.mark.parametrize(("steps", "sigma"), [(4, 0.0), (4, 0.1), (6, 0.05)])
 def test_monte_carlo_anelbo_meets_enumeration(steps, sigma):
     x, net = torch.tensor([1, 0, 0, 0]), network(1).train()
@@ -146,10 +171,13 @@ def test_monte_carlo_anelbo_meets_enumeration(steps, sigma):
         assert abs(values.mean().item() - truth) < 3 * values.std().item() / len(values) ** 0.5
 
 
-def test_gamma_and_sigma_of_zero_give_the_mdlm_bound_exactly():
+@pytest.mark.parametrize("steps", [0, 4])
+def test_gamma_and_sigma_of_zero_give_the_mdlm_bound_exactly(steps):
     x, net = torch.tensor([[1, 0, 0, 1]] * 5), network(2).train()
     batch = Batch(x, x >= 0)
-    plain, anchored = make(config("mdlm"), WORDS), make(config("adlm", gamma=0.0), WORDS)
+    plain, anchored = (
+        make(config(name, gamma=0.0, steps=steps), WORDS) for name in ("mdlm", "adlm")
+    )
     noise = plain.noise(5, 4, torch.Generator().manual_seed(0))
     a, b = plain.score(net, batch, noise), anchored.score(net, batch, noise)
     assert torch.equal(a.rows, b.rows)
@@ -161,11 +189,13 @@ def test_gamma_and_sigma_of_zero_give_the_mdlm_bound_exactly():
 def test_the_bound_of_theorem_4_1_holds(seed):
     """-log p + gamma L_Anchor <= ANELBO, on random small networks with and without remasking."""
     dice = torch.Generator().manual_seed(seed)
-    length, steps = 2 + seed % 2, 2 + seed % 3
-    sigma, gamma = (0.0, 0.1, 0.3)[seed % 3], 0.5
+    length, steps = 2 + seed % 2, 2 + seed // 2 % 3
+    sigma, gamma = (0.0, 0.1, 0.3)[seed // 6 % 3], 0.5
     x = torch.randint(0, 2, (length,), generator=dice)
+    x[0], x[1] = 1, 0  # two tokens at least: in two or three places one of them stands alone
     net = network(seed)
     anchors = [p for p in range(length) if int((x == x[p]).sum()) == 1]
+    assert anchors
     with torch.no_grad():
         nelbo, anchor_loss = enumerated(net, x, anchors, steps, sigma)
         exact = likelihood(net, x, steps, sigma)

@@ -16,7 +16,7 @@ from adlm.data.cache import TokenStore
 from adlm.data.pack import pack
 from adlm.data.vocab import byte_vocab
 from adlm.errors import UserError
-from adlm.process.anchors import Anchors, Table, occurrences
+from adlm.process.anchors import Anchors, Table, needs_table, occurrences, reads_table
 
 VOCAB = byte_vocab()
 
@@ -61,6 +61,12 @@ def test_corpus_and_tfidf_and_frequency_pick_the_rare():
     assert few.tolist() == [[False, False, False, True]]
 
 
+def test_occurrences_of_one_token_are_anchors_together():
+    x = torch.tensor([[5] * 8 + [6, 7]])
+    found = Anchors(AnchorConfig(rule="tfidf", share=0.3), VOCAB)(x, x > 0, table([[1], [1]]))
+    assert found.tolist() == [[True] * 8 + [False] * 2]
+
+
 @pytest.mark.parametrize("rule", registry.names("anchors"))
 def test_special_tokens_and_padding_are_never_anchors(rule):
     x = torch.tensor([[5, VOCAB.eos, VOCAB.mask, 6]])
@@ -86,6 +92,26 @@ def evens(x, valid, config, table):
     return x % 2 == 0
 
 
+def only_four_wide(x, valid, config, table):
+    return torch.ones(len(x), 4, dtype=torch.bool)
+
+
+@needs_table
+def seen_twice(x, valid, config, table):
+    return table.tokens[x] >= 2
+
+
+def test_a_function_of_the_users_own_may_read_the_table():
+    rule = Anchors(AnchorConfig(rule=f"{__name__}:seen_twice"), VOCAB)
+    assert rule.reads_table
+    assert reads_table(f"{__name__}:seen_twice")
+    assert not reads_table(f"{__name__}:evens")
+    x = torch.tensor([[1, 2, 4]])
+    assert rule(x, x > 0, table([[1, 2, 2]])).tolist() == [[False, True, False]]
+    with pytest.raises(UserError, match="needs a table of the corpus"):
+        rule(x, x > 0)
+
+
 def test_a_function_of_the_users_own():
     here = __name__
     x = torch.tensor([[1, 2, 4]])
@@ -95,6 +121,8 @@ def test_a_function_of_the_users_own():
         UserError, match=r"bool tensor of shape \(1, 4\), found torch.bool.*\(1, 1\)"
     ):
         Anchors(AnchorConfig(rule=f"{here}:wrong_shape"), VOCAB)(x, x > 0)
+    with pytest.raises(UserError, match=r"shape \(3, 7\), found torch.bool of shape \(3, 4\)"):
+        Anchors(AnchorConfig(rule=f"{here}:only_four_wide"), VOCAB)
     with pytest.raises(UserError, match=r"found torch.int64"):
         Anchors(AnchorConfig(rule=f"{here}:wrong_dtype"), VOCAB)(x, x > 0)
     with pytest.raises(UserError, match="raised ValueError: boom"):
@@ -109,7 +137,8 @@ def test_a_function_of_the_users_own():
     ("make", "says"),
     [
         (lambda: AnchorConfig(tau=0), "anchor.tau must be at least 1, found 0"),
-        (lambda: AnchorConfig(gamma=-1), "anchor.gamma must be 0 or more, found -1"),
+        (lambda: AnchorConfig(gamma=-1), "gamma must be a finite number of 0 or more, found -1"),
+        (lambda: AnchorConfig(gamma=float("inf")), "0 or more, found inf"),
         (lambda: AnchorConfig(share=0), "anchor.share"),
         (lambda: Anchors(AnchorConfig(rule="cuont"), VOCAB), "did you mean 'count'"),
     ],

@@ -57,14 +57,16 @@ def test_the_rows_of_the_anchoring_study():
     rows = anchoring.rows(6_000_000)
     assert list(rows) == [
         "AR",
-        "AR, parameters matched",
+        "AR, larger",
         "A2R",
         "A2R, shared head, gamma fading",
         "MDLM",
-        "MDLM, parameters matched",
-        "ADLM, gamma 0",
+        "MDLM, larger",
+        "ADLM as published",
+        "ADLM, basic, gamma 0",
+        "ADLM, basic",
+        "ADLM, basic, shared head, gamma fading",
         "ADLM",
-        "ADLM, shared head, gamma fading",
     ]
     tokens = {c.train.steps * c.train.batch * c.data.length for c in rows.values()}
     assert len(tokens) == 1
@@ -73,7 +75,10 @@ def test_the_rows_of_the_anchoring_study():
     assert anchoring.seeds(list(rows), 3)["AR"] == 2
     size = {name: parameters(config, 2048) for name, config in rows.items()}
     own = 2048 + 128  # the anchor head's bias, and the anchor trunk's last norm
-    assert size["ADLM, shared head, gamma fading"] == size["MDLM"] + own
+    assert size["ADLM, basic, shared head, gamma fading"] == size["MDLM"] + own
+    bridge = 128 * 128 + 128
+    assert size["ADLM"] == size["MDLM"] + own + bridge < 1.02 * size["MDLM"]
+    assert match(rows["ADLM"], 2048).model.width == rows["MDLM"].model.width
 
 
 def test_ablation_rows_differ_from_each_other():

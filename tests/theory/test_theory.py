@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from adlm.commands.theory import start
+from adlm.errors import UserError
 from adlm.theory.complexity import MODELS, curves, fit, loss, parameters, truth
 from adlm.theory.em import em_curve
 from adlm.theory.enumerate import Table, bound, distribution, steps
@@ -45,6 +46,26 @@ def test_a_single_step_makes_the_bound_tight_and_more_steps_do_not():
     assert math.isclose(one.nll, one.nelbo)
     more = bound(table, x, {0}, 4, 0.0, 0.5)
     assert more.nelbo > more.nll + 1e-3
+
+
+@pytest.mark.parametrize("sigma", [0.0, 0.3])
+def test_the_anchor_term_is_the_divergence_of_its_definition(sigma):
+    found = bound(Table.random(3, 2), (1, 0, 0), {0, 2}, 3, sigma, 0.5)
+    assert found.anchor > 0.1
+    assert math.isclose(found.anchor, found.divergence, rel_tol=1e-12)
+
+
+def test_a_file_in_place_of_the_folder_is_refused_at_once(tmp_path):
+    (tmp_path / "file").write_text("kept")
+    with pytest.raises(UserError, match="is a file; it must be a folder"):
+        start(str(tmp_path / "file"))
+
+
+def test_models_that_see_more_have_a_lower_floor():
+    found = {c.model: c.floor for c in curves("line", length=5, repeats=1, samples=(30, 100, 300))}
+    assert found["DLM"] < found["AR"]
+    assert math.isclose(found["AR"], found["A2R"])
+    assert found["ADLM"] == found["A2R"]
 
 
 def test_fitted_tables_tend_to_the_truth_and_their_excess_to_parameters_over_two_n():
