@@ -159,7 +159,8 @@ def page() -> str:
             "bench-anchored-step",
             anchored_step,
             "`python benchmarks/anchored_step.py`: V 50258, d 768, 12 + 6 blocks, L 128; the three "
-            "take turns, ratios are medians over rounds.",
+            "take turns, ratios are medians over rounds. Seconds are of forward and backward; peak "
+            "memory of training is that of a step with AdamW's update and moments.",
         ),
         (
             "Sampling",

@@ -92,11 +92,13 @@ def start(
     batches = [data.batch(part) for part in np.array_split(index, max(1, len(index) // 64))]
     rule = Anchors(model.config.anchor, model.vocab)
     table = on_cpu(net.table())
-    path = Path(out) if out else checkpoint.load(checkpoint_or_run).run / "eval" / "anchors.json"
+    saved = checkpoint.load(checkpoint_or_run)
+    path = Path(out) if out else saved.run / "eval" / "anchors.json"
     mask = model.vocab.mask
     result: dict[str, Any] = {
         "command": "eval anchors",
         "checkpoint": str(checkpoint_or_run),
+        "checkpoint_hash": saved.hash,
         "plain": plain,
         "config": to_dict(model.config),
         "data_hash": data.store.key,

@@ -108,6 +108,7 @@ def written(place: str, settings: Settings, split: str) -> tuple[Texts, Texts]:
     made = model.write(template.after("", length, model.vocab), settings)
     about = {
         "checkpoint": str(place),
+        "checkpoint_hash": checkpoint.load(place).hash,
         "config": to_dict(model.config),
         "data_hash": rows.store.key,
         "sampling": {**to_dict(settings), "sampler": made.sampler},
