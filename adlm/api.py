@@ -85,6 +85,8 @@ class Model:
         A text longer than the model's context is scored in pieces of that length.
         """
         objective = evaluator(self.config, self.vocab)
+        if isinstance(texts, str):
+            raise UserError("nll takes a list of texts: [text] for one")
         if not all(text.strip() for text in texts):
             raise UserError("every text must have at least one character that is not a space")
         ids = [np.append(e, self.vocab.eos) for e in self.vocab.encode(texts)]

@@ -70,6 +70,9 @@ def main(argv: list[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that is not UTF-8
     try:
+        if len(words) == 2 and words[1] in ("-h", "--help") and of_group(words[0]):
+            print("\n".join(of_group(words[0])))
+            return 0
         name = find(words)
         if name is None:
             print(overview())
@@ -92,8 +95,9 @@ def main(argv: list[str] | None = None) -> int:
             raise
         print(f"adlm: there is not enough memory: {short}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("adlm: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        said = f"; {error}" if str(error) else ""  # what a command has to say of it
+        print(f"adlm: interrupted{said}", file=sys.stderr)
         return 130
 
 
@@ -109,6 +113,12 @@ def find(words: list[str]) -> str | None:
         given = words[1] if len(words) > 1 else ""
         raise UserError(f"'adlm {words[0]}' needs a second word{nearest(given, groups)}")
     raise UserError(f"there is no command '{words[0]}'{nearest(words[0], COMMANDS)}")
+
+
+def of_group(first: str) -> list[str]:
+    """A line for each command of two words that begins with this one."""
+    found = {n: what for n, (_, what) in COMMANDS.items() if n.startswith(first + " ")}
+    return [f"  adlm {name:<18}{what}" for name, what in found.items()]
 
 
 def load(name: str) -> Callable[..., Any]:
@@ -136,13 +146,13 @@ def run(function: Callable[..., Any], name: str, words: list[str]) -> int:
     own = [p for p in signature if p not in FLAT]
     needed = [p for p in own if signature[p].default is inspect.Parameter.empty]
     parser = parser_of(function, name, words)
-    if words and not needed and own and not words[0].startswith("-"):
-        words = [f"--{own[0]}", *words]  # the first option's name may be left out
+    first = unnamed(function)
+    if first and words and not words[0].startswith("-"):
+        words = [f"--{first}", *words]
     if needed and get_type_hints(function)[needed[0]] == list[str]:
         words = gathered(words)
     words = ["--n" if w == "-n" else w for w in words]
-    own_names = {o for a in parser._actions if a.metavar != "CONFIG" for o in a.option_strings}
-    short = {k: v for k, v in SHORT.items() if k not in own_names}
+    short = short_forms(parser)
     words = [re.sub(r"^--[\w.-]+(?=$|=)", lambda m: full(m[0], short), w) for w in words]
     words = spell_out(words, parser)
     try:
@@ -160,6 +170,19 @@ def run(function: Callable[..., Any], name: str, words: list[str]) -> int:
     return function(**arguments) or 0
 
 
+def unnamed(function: Callable[..., Any]) -> str | None:
+    """The option whose name may be left out: the first, where a command needs no argument."""
+    own = [p for n, p in inspect.signature(function).parameters.items() if n not in FLAT]
+    needed = any(p.default is inspect.Parameter.empty for p in own)
+    return None if needed or not own or own[0].name == "out" else own[0].name
+
+
+def short_forms(parser: Any) -> dict[str, str]:
+    """The short forms of a command's options."""
+    known = {o for a in parser._actions if a.metavar != "CONFIG" for o in a.option_strings}
+    return {k: v for k, v in SHORT.items() if v in known and k not in known}
+
+
 def parser_of(function: Callable[..., Any], name: str, words: list[str]) -> Any:
     """The parser of a command; the words may name the recipe whose values are the defaults."""
     from jsonargparse import ArgumentParser
@@ -167,6 +190,7 @@ def parser_of(function: Callable[..., Any], name: str, words: list[str]) -> Any:
     signature = inspect.signature(function).parameters
     empty = inspect.Parameter.empty
     needed = [p.upper() for p in signature if p not in FLAT and signature[p].default is empty]
+    needed += [f"[{first.upper()}]" for first in [unnamed(function)] if first]
     parser = ArgumentParser(
         prog=f"adlm {name}",
         usage=" ".join(["adlm", name, *needed, "[--option value ...]"]),
@@ -187,6 +211,8 @@ def parser_of(function: Callable[..., Any], name: str, words: list[str]) -> Any:
     for action in parser._actions:
         if action.metavar == "CONFIG":  # a whole section from a file: not offered
             action.help = argparse.SUPPRESS
+    if short := short_forms(parser):
+        parser.epilog = "Short forms: " + ", ".join(f"{k} = {v}" for k, v in short.items())
     return parser
 
 

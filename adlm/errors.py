@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class UserError(Exception):
@@ -33,3 +35,13 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def need(module: str, extra: str, what: str) -> UserError:
     """The error for an optional feature whose extra is not installed."""
     return UserError(f"{what} needs the package '{module}': pip install 'adlm[{extra}]'")
+
+
+@contextmanager
+def one_sentence() -> Iterator[None]:
+    """In a script of one's own: bad input is one sentence and exit code 2, as in the commands."""
+    try:
+        yield
+    except UserError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(error.exit_code) from None

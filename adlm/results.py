@@ -20,6 +20,8 @@ def write_json(path: Path, values: Any) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write so that a reader sees the old file or the new one, never half of one."""
+    if path.is_dir():
+        raise UserError(f"{path} is a folder: name a file in it")
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -31,7 +33,7 @@ def write_text(path: Path, text: str) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
-        raise UserError(f"{path} cannot be written: {error}") from None
+        raise UserError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 def sync(path: Path) -> None:

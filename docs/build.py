@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from adlm.cli import COMMANDS, arguments_of, options_of
+from adlm.cli import COMMANDS, arguments_of, load, options_of, parser_of, short_forms
 from adlm.eval.page import to_markdown
 from adlm.eval.report import of_file
 
@@ -210,6 +210,9 @@ def commands() -> str:
         if options:
             rows = [[f"`{o.name}`", escape(o.meaning), shown(o.default)] for o in options]
             parts.append(table(["option", "meaning", "default"], rows))
+        if short := short_forms(parser_of(load(name), name, [])):
+            said = ", ".join(f"`{k}` for `{v}`" for k, v in short.items())
+            parts.append(f"Short forms: {said}.")
     return "\n\n".join(parts) + "\n"
 
 

@@ -33,7 +33,7 @@ PATIENCE = 60.0  # seconds to save and leave after Ctrl-C
 def commands(text: str) -> list[str]:
     """What is to be typed, in order; a Python block is one command."""
     line, block = r"^    ((?:git clone|make|adlm|torchrun) .*)$", r"^```python\n((?:.*\n)*?)```"
-    found = re.findall(f"{line}|{block}|(`adlm quickstart .*?`)", text, re.M)
+    found = re.findall(f"{line}|{block}|(`make fast`)", text, re.M)
     return [
         typed.split("  #")[0].strip()
         or (f"python - <<'END'\n{code}END" if code else said.strip("`"))

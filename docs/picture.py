@@ -20,7 +20,8 @@ from selenium.webdriver.chrome.service import Service
 import adlm
 from adlm.viz.html import write_replay
 
-STEPS, FRAMES, SIZE = 48, 16, (860, 560)
+STEPS, FRAMES = 48, 16
+SIZE = (860, 90)  # width, and what a window has in height beside the page
 
 
 def main() -> None:
@@ -46,6 +47,12 @@ def shoot(page: Path) -> list[Image.Image]:
         browser.set_window_size(*SIZE)
         browser.get(page.resolve().as_uri())
         last = browser.execute_script("return Number(document.getElementById('scrub').max)")
+        browser.execute_script(
+            "const style = document.createElement('style');"
+            "style.textContent = '* { transition: none !important }'; document.head.append(style)"
+        )
+        height = browser.execute_script("return document.querySelector('main').offsetHeight")
+        browser.set_window_size(SIZE[0], height + SIZE[1])
         frames = []
         for number in range(FRAMES + 1):
             browser.execute_script(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from adlm.errors import one_sentence
 from adlm.reasoning.plan import Plan, Settings
 from adlm.reasoning.score import summary
 from adlm.reasoning.train import load_solver, train
@@ -39,4 +40,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with one_sentence():
+        main()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 
 import adlm
+from adlm.errors import one_sentence
 from adlm.viz.html import write_replay
 
 
@@ -29,4 +30,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with one_sentence():
+        main()

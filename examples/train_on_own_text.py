@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import adlm
+from adlm.errors import one_sentence
 from adlm.recipes import recipe
 from adlm.train.run import train
 
@@ -38,4 +39,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with one_sentence():
+        main()

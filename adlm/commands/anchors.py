@@ -77,6 +77,6 @@ def of_data(config: DataConfig, vocab: Vocab, split: str, count: int) -> list[Ba
 def coloured(x: torch.Tensor, is_anchor: torch.Tensor, vocab: Vocab) -> Text:
     """The tokens as text, anchors highlighted."""
     out = Text()
-    for token, marked in zip(x.tolist(), is_anchor.tolist(), strict=True):
-        out.append(vocab.piece(token), STYLE if marked else None)
+    for piece, marked in zip(vocab.pieces(x.tolist()), is_anchor.tolist(), strict=True):
+        out.append(piece, STYLE if marked else None)
     return out

@@ -34,6 +34,8 @@ def start(recipe: str | None = None, size: str | None = None) -> None:
         recipe: Also check what this recipe needs.
         size: pico, nano, micro, tiny, small or medium.
     """
+    if size and not recipe:
+        raise UserError("--size is that of a recipe: adlm doctor RECIPE --size SIZE")
     config = named(recipe, size) if recipe else None
     for label, value in machine():
         print(f"{label:<18}{value}")

@@ -42,7 +42,8 @@ def start(
         workers: Models that are trained at a time; 0 = as many as there are pairs of cores, at
             least two where there are two cores.
     """
-    check(steps >= 0 and rows >= 0, "--steps", min(steps, rows), "0 or more")
+    check(steps >= 0, "--steps", steps, "0 or more")
+    check(rows >= 0, "--rows", rows, "0 or more")
     check(workers >= 0, "--workers", workers, "0 or more")
     require()
     home = Path(out) / "fast" if fast else Path(out)
@@ -52,8 +53,7 @@ def start(
     workers = workers or min(len(wanted), max(min(2, cores), cores // 2))
     began = time.monotonic()
     total = sum(c.train.steps for c in wanted.values())
-    said = f"{len(wanted)} models, {workers} at a time, into {home}; Ctrl-C stops, the same command"
-    console.print(f"{said} goes on", soft_wrap=True)
+    console.print(greeting(home, wanted, workers), soft_wrap=True)
     with hold(home), Bar("quickstart", total, "steps", done(home, wanted)) as bar:
         pool.work(
             study.jobs(home, wanted, rows),
@@ -69,6 +69,21 @@ def start(
     minutes = (time.monotonic() - began) / 60
     print(f"{minutes:.1f} minutes; written to {home / 'results.json'}")
     print(f"open {(home / 'report.html').resolve()}")
+
+
+def greeting(home: Path, wanted: dict[str, Config], workers: int) -> str:
+    """What is going to happen, or that it has happened."""
+    have = {name: study.steps_done(home / name) for name in wanted}
+    said = f"{len(wanted)} models, {workers} at a time, into {home}; Ctrl-C stops, the same command"
+    said += " goes on"
+    if all(have[n] >= config.train.steps for n, config in wanted.items()):
+        said = f"the {len(wanted)} models in {home} are trained: nothing is trained again"
+    longer = [n for n, config in wanted.items() if have[n] > config.train.steps]
+    if longer:
+        said += (
+            f"\nkept as they are, with more steps: {', '.join(longer)} ({have[longer[0]]} steps)"
+        )
+    return said
 
 
 def done(home: Path, wanted: dict[str, Config]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from adlm.errors import UserError
 from adlm.eval.page import to_html, to_markdown
 from adlm.eval.report import gather
 from adlm.results import write_text
@@ -17,8 +18,10 @@ def start(results: list[str], out: str = "report.html", title: str = "adlm repor
         out: The page; a .md of the same name is written beside it.
         title: Its title.
     """
-    sections = gather([Path(r) for r in results])
     page = Path(out)
+    if page.suffix not in (".html", ".htm"):
+        raise UserError(f"--out {out} must end in .html: the Markdown goes beside it")
+    sections = gather([Path(r) for r in results])
     write_text(page, to_html(sections, title))
     write_text(page.with_suffix(".md"), to_markdown(sections, title))
     print(f"written to {page} and {page.with_suffix('.md')}")

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from adlm import api
+from adlm.config import check
 from adlm.results import write_text
 from adlm.samplers import template
 from adlm.samplers.generate import Samples, Settings
@@ -83,6 +84,7 @@ def watch(
         speed: Steps a second.
         trace: Also write a page that replays the run, such as out.html.
     """
+    check(settings.n in (1, Settings().n), "--n", settings.n, "1: one text is watched")
     model = api.load(checkpoint_or_run, settings.device)
     if text is None:
         wanted = model.config.data.length if length is None else length

@@ -51,7 +51,7 @@ def start(
         path = home / f"eval-{kind}-{name}.json"
         try:
             if not path.is_file():
-                console.print(f"[bold]{kind}[/bold] of {name}")
+                console.print(f"{kind} of {name}")
                 finish(work, path)
             made.append(path)
         except UserError as error:

@@ -115,6 +115,8 @@ def _local(declared: DataSet, path: Path, name: str, split: str) -> Source:
 
 def _from_files(path: Path, split: str, field: str) -> Source:
     every = [path]
+    if not os.access(path, os.R_OK):
+        raise UserError(f"{path} cannot be read: permission denied")
     if path.is_dir():
         every = sorted(p for p in path.rglob("*") if p.is_file() and _readable(p))
     if not every:

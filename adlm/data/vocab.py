@@ -90,6 +90,25 @@ class Vocab:
             return name.removeprefix("##") if name.startswith("##") else f" {name}"
         return self.tokenizer.decode([token], skip_special_tokens=False)
 
+    def pieces(self, tokens: Sequence[int]) -> list[str]:
+        """The tokens' texts; bytes that make a character together stand at the first of them.
+
+        Example:
+            >>> vocab = byte_vocab()
+            >>> vocab.pieces(vocab.encode(["né"])[0].tolist())
+            ['n', 'é', '']
+        """
+        out = [self.piece(t) for t in tokens]
+        for start in range(len(out)):
+            if "\ufffd" not in out[start]:
+                continue
+            for end in range(start + 2, min(start + 4, len(out)) + 1):
+                whole = self.tokenizer.decode(list(tokens[start:end]), skip_special_tokens=False)
+                if "\ufffd" not in whole:
+                    out[start:end] = [whole] + [""] * (end - start - 1)
+                    break
+        return out
+
     def save(self, folder: Path) -> None:
         """Write tokenizer.json and vocab.json."""
         (folder / "tokenizer.json").write_text(self.tokenizer.to_str(), encoding="utf-8")

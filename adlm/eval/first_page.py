@@ -87,8 +87,8 @@ def seen(rows: dict[str, Any], home: Path) -> Section:
     return Section(
         "A text appears",
         notes=[
-            "ADLM writes two texts. Grey boxes are masks; yellow tokens are anchors by the "
-            "checkpoint's own rule. Press play, or drag the slider; hover over a token."
+            "ADLM writes two texts. Grey boxes are masks; yellow tokens are anchors, the rarer "
+            "ones. Press play, or drag the slider; hover over a token."
         ],
         frames=[("how ADLM wrote two texts", saved["replay"])],
     )
@@ -120,14 +120,15 @@ def onwards(home: Path) -> Section:
     run = home / "laptop-adlm"
     return Section(
         "How to go on",
+        notes=["In a new terminal, first `source .venv/bin/activate`."],
         commands=[
             f"adlm watch {run}",
             f"adlm sample {run} --trace out.html",
             f'adlm infill {run} "The [MASK] of the union is [MASK:4] ."',
-            f"adlm eval samples {run}",
+            f"adlm eval samples {run} --judge none",
             f"adlm eval anchors {run}",
             "adlm train laptop-adlm --data my-texts/ --out runs/mine",
-            "adlm study anchoring",
+            "adlm study anchoring    # hours; it says how many before it begins",
             "adlm reason train arithmetic acot",
         ],
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,6 +53,19 @@ h3 { font-size: 0.95rem; margin: 0.4rem 0; }
 """
 
 
+# a frame is as high as what it shows, also when the window's width changes
+FITTED = """<script>{
+  const frame = document.currentScript.previousElementSibling;
+  const fit = () => {
+    const page = frame.contentDocument && frame.contentDocument.querySelector("main");
+    if (page) frame.style.height = page.offsetHeight + 8 + "px";
+  };
+  frame.onload = fit;
+  addEventListener("resize", fit);
+}</script>"""
+CODE = re.compile(r"`([^`]+)`")
+
+
 def to_html(sections: list[Section], title: str) -> str:
     """One page that loads nothing from anywhere; all text is escaped."""
     esc = html.escape
@@ -68,7 +82,8 @@ def to_html(sections: list[Section], title: str) -> str:
                 "<tr>" + "".join(f"<td>{esc(c)}</td>" for c in row) + "</tr>" for row in s.rows
             )
             out.append(f"<div class='wide'><table><tr>{head}</tr>{body}</table></div>")
-        out += [f"<p class='note'>{esc(n)}</p>" for n in s.notes]
+        notes = [CODE.sub(r"<code>\1</code>", esc(n)) for n in s.notes]
+        out += [f"<p class='note'>{note}</p>" for note in notes]
         for caption, data in s.plots:
             code = base64.b64encode(data).decode()
             out.append(
@@ -77,7 +92,7 @@ def to_html(sections: list[Section], title: str) -> str:
             )
         out += [f"<blockquote>{esc(t)}</blockquote>" for t in s.texts]
         for caption, inner in s.frames:
-            out.append(f"<iframe title='{esc(caption)}' srcdoc=\"{esc(inner)}\"></iframe>")
+            out.append(f"<iframe title='{esc(caption)}' srcdoc=\"{esc(inner)}\"></iframe>{FITTED}")
         if s.columns:
             out.append("<div class='columns'>")
             for name, texts in s.columns:

@@ -9,12 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from adlm.config import Config
+from adlm.config import AnchorConfig, Config
 from adlm.data.vocab import Vocab
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
-from adlm.process.anchors import Anchors, on_cpu
+from adlm.process.anchors import Anchors, Table, on_cpu
 from adlm.samplers.base import Canvas
+
+RARE = 0.3  # share of all tokens that the rarest ones make up
 
 
 class Event(NamedTuple):
@@ -36,6 +38,7 @@ class Trace:
     steps: int = 0
     anchors: np.ndarray | None = None  # (n, L) bool: which of the final tokens are anchors
     about: str = ""  # one line: model, sampler, settings
+    rule: str = ""  # what makes a token an anchor
     _first: int = 0  # row of the canvas's first
     _last: Tensor | None = None  # (B, L)
 
@@ -63,13 +66,24 @@ class Trace:
         return z
 
     def mark_anchors(self, model: Denoiser, config: Config) -> None:
-        """Find the anchors among the final tokens by the checkpoint's own rule."""
+        """Find the anchors among the final tokens by the checkpoint's own rule.
+
+        In short rows the paper's rule takes nearly every token. Where more than half would be
+        anchors, those are shown that the model itself holds for the rarest.
+        """
         x = torch.from_numpy(np.stack([self.tokens(row) for row in range(len(self.events))]))
+        every = torch.ones_like(x, dtype=torch.bool)
         table = model.table() if isinstance(model, Anchored) else None
         rule = Anchors(config.anchor, self.vocab)
-        if rule.reads_table and table is None:
-            return  # the counts are not in this checkpoint
-        self.anchors = rule(x, torch.ones_like(x, dtype=torch.bool), on_cpu(table)).numpy()
+        if not rule.reads_table or table is not None:  # else the counts are not in this checkpoint
+            chosen = rule(x, every, on_cpu(table))
+            self.rule = f"anchor by the rule {config.anchor.rule}"
+            self.anchors = chosen.numpy()
+            if chosen.float().mean() <= 0.5:
+                return
+        rare = Anchors(AnchorConfig(rule="corpus", share=RARE), self.vocab)
+        self.anchors = rare(x, every, expected(model, x, self.vocab.mask)).numpy()
+        self.rule = f"anchor: the rarest {RARE:.0%} of what the model writes"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; token texts once each."""
@@ -83,5 +97,16 @@ class Trace:
             "template": self.template.tolist(),
             "pieces": {str(t): self.vocab.piece(t) for t in sorted(used - {self.vocab.mask})},
             "rows": [[[*e[:3], round(e.probability, 4)] for e in row] for row in self.events],
+            "rule": self.rule,
             "anchors": None if self.anchors is None else self.anchors.astype(int).tolist(),
         }
+
+
+@torch.no_grad()
+def expected(model: Denoiser, x: Tensor, mask: int) -> Table:
+    """How often the model expects each token: on a blank page, or a causal one after the texts."""
+    z = x if model.causal else torch.full_like(x[:1], mask)
+    logits = model.logits(z.to(model.embed.weight.device)).float()
+    logits[..., mask] = -torch.inf
+    share = logits.softmax(-1).mean(dim=(0, 1)).double().cpu()  # (V,)
+    return Table(share, share, torch.tensor(1.0, dtype=torch.float64))

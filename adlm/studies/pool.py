@@ -63,8 +63,10 @@ def work(
     `look` is called every second; without it each finished run is a line.
     """
     began = time.monotonic()
+    leaving.clear()
     here = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGTERM, stop_children) if here else None
+    ends = (signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, stop_children) for number in ends] if here else []
     executor = ThreadPoolExecutor(workers)
     pending = [executor.submit(launch, job, threads) for job in jobs]
     try:
@@ -75,10 +77,13 @@ def work(
                 raise UserError(why(job, code))
             if not look:
                 console.print(f"{time.monotonic() - began:6.0f} s  {job.label}")
+    except KeyboardInterrupt:
+        tell_children()
+        raise KeyboardInterrupt("what was done is saved, and the same command goes on") from None
     finally:  # also on Ctrl-C and SIGTERM: no further run starts, those under way save and leave
         executor.shutdown(wait=True, cancel_futures=True)
-        if here:
-            signal.signal(signal.SIGTERM, before)
+        for number, handler in zip(ends, before, strict=False):
+            signal.signal(number, handler)
 
 
 def serve() -> None:
@@ -105,14 +110,21 @@ def log_file(folder: Path) -> Path:
 
 
 def launch(job: Job, threads: int) -> int:
-    """One run in a process of its own, which ends when this one is told to."""
+    """One run in a process of its own, which ends when this one is told to.
+
+    It is in a process group of its own: Ctrl-C in a terminal reaches it once, through this process.
+    """
+    if leaving.is_set():
+        return 128 + signal.SIGTERM
     job.folder.parent.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
     code = "from adlm.studies.pool import serve; serve()"
     words = [sys.executable, "-c", code, job.module, str(job.folder), json.dumps(job.given)]
     with log_file(job.folder).open("a") as log:
-        process = subprocess.Popen(words, env=environment, stdout=log, stderr=log)
+        process = subprocess.Popen(words, env=environment, stdout=log, stderr=log, process_group=0)
         children.add(process)
+        if leaving.is_set():  # told to while it started
+            process.terminate()
         try:
             return process.wait()
         finally:
@@ -120,10 +132,17 @@ def launch(job: Job, threads: int) -> int:
 
 
 children: set[subprocess.Popen[bytes]] = set()
+leaving = threading.Event()
+
+
+def tell_children() -> None:
+    """Have the runs under way save and leave; no further one starts."""
+    leaving.set()
+    for child in list(children):
+        child.terminate()
 
 
 def stop_children(number: int, frame: object) -> None:
     """SIGTERM goes on to the runs, which save and leave; then this process leaves too."""
-    for child in list(children):
-        child.terminate()
+    tell_children()
     sys.exit(128 + number)

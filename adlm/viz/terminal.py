@@ -28,6 +28,7 @@ def frame(trace: Trace, row: int, step: int) -> Text:
     final = trace.tokens(row)
     fresh = {e.position: e for e in trace.events[row] if e.step == step}
     out = Text()
+    pieces = trace.vocab.pieces(z.tolist())
     for position, token in enumerate(z.tolist()):
         if token == trace.vocab.mask:
             out.append("▁", BACK if position in fresh else HOLE)
@@ -36,7 +37,7 @@ def frame(trace: Trace, row: int, step: int) -> Text:
         styles = [ANCHOR] if anchor and token == final[position] else []
         styles += [NEW] if position in fresh else []
         styles += [GIVEN] if trace.template[position] != trace.vocab.mask else []
-        out.append(trace.vocab.piece(token), " ".join(styles) or None)
+        out.append(pieces[position], " ".join(styles) or None)
     return out
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from adlm.cli import COMMANDS, main
+from adlm.errors import UserError
+from adlm.progress import console
 from adlm.recipes import recipe
+from adlm.results import write_text
 
 CASES = [
     ("tain", "did you mean 'train'"),
@@ -33,6 +38,10 @@ CASES = [
     ("train", "recipe"),
     ("eval likelihood no/such/run", "there is no checkpoint or run"),
     ("plan owt-mdlm --gpu h10", "did you mean 'h100'"),
+    ("anchors text --anchor.gamma nan", "anchor.gamma must be a finite number, found 'nan'"),
+    ("anchors text --anchor.rule cuont", "there is no anchor rule 'cuont'; did you mean 'count'"),
+    ("doctor --size pico", "--size is that of a recipe"),
+    ("report x.json --out page.md", "must end in .html"),
 ]
 
 
@@ -53,6 +62,35 @@ def test_adlm_alone_lists_every_command(capsys):
     assert main([]) == 0
     shown = capsys.readouterr().out
     assert all(f"adlm {name}" in shown for name in COMMANDS)
+
+
+@pytest.mark.parametrize("group", ["eval", "study", "reason"])
+def test_help_of_a_group_lists_its_commands(group, capsys):
+    assert main([group, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all((f"adlm {name}" in shown) == name.startswith(group + " ") for name in COMMANDS)
+
+
+def test_help_tells_short_forms_and_what_needs_no_name(capsys):
+    with pytest.raises(SystemExit):
+        main(["sample", "--help"])
+    assert "--nucleus = --draw.nucleus" in " ".join(capsys.readouterr().out.split())
+    with pytest.raises(SystemExit):
+        main(["doctor", "--help"])
+    assert "adlm doctor [RECIPE]" in capsys.readouterr().out
+
+
+def test_a_folder_in_place_of_a_file_is_one_sentence(tmp_path):
+    with pytest.raises(UserError, match="is a folder: name a file in it"):
+        write_text(tmp_path, "text")
+    with pytest.raises(UserError, match="is a folder"):
+        write_text(Path("."), "text")
+
+
+def test_square_brackets_in_messages_are_kept():
+    with console.capture() as kept:
+        console.print("pip install 'adlm[judge]'")
+    assert kept.get() == "pip install 'adlm[judge]'\n"
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -45,12 +45,33 @@ def test_nothing_is_done_twice_and_more_steps_are_scored_anew(home, capsys):
     texts = {p: p.stat().st_mtime_ns for p in home.glob("*/eval/*.json")}
     before = json.loads((home / "results.json").read_text())
     assert main(["quickstart", "--out", str(home), *SMALL]) == 0
+    assert "are trained: nothing is trained again" in capsys.readouterr().err
     assert {p: p.stat().st_mtime_ns for p in home.glob("*/eval/*.json")} == texts
     assert json.loads((home / "results.json").read_text()) == before
     assert main(["quickstart", "--out", str(home), "--steps", "4", "--rows", "20"]) == 0
     after = json.loads((home / "results.json").read_text())
     for name, row in after["rows"].items():
         assert row["checkpoint_hash"] != before["rows"][name]["checkpoint_hash"]
+    capsys.readouterr()
+    assert main(["quickstart", "--out", str(home), *SMALL]) == 0
+    said = capsys.readouterr().err
+    assert "kept as they are, with more steps" in said
+    assert "laptop-adlm (4 steps)" in " ".join(said.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--rows", "-1"], "--rows must be 0 or more"),
+        (["--steps", "-1"], "--steps must be 0 or more"),
+        (["fast"], "'fast' is one argument too many"),
+    ],
+)
+def test_bad_input_starts_nothing(words, sentence, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["quickstart", *words]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("width", [420, 1200])
@@ -70,10 +91,13 @@ def test_the_page_in_a_browser(home, browser, width):
         time.sleep(0.2)
     assert len(browser.find_elements("css selector", "article .t")) == 2 * 64
     browser.switch_to.default_content()
+    inner = "return arguments[0].contentDocument.querySelector('main').offsetHeight"
+    assert frame.size["height"] >= browser.execute_script(inner, frame)  # nothing is cut off
     assert not [e for e in browser.get_log("browser") if e["level"] == "SEVERE"]
 
 
-def test_ctrl_c_stops_all_and_the_same_command_goes_on(tmp_path):
+@pytest.mark.parametrize("whom", ["the group", "the parent"])
+def test_ctrl_c_stops_all_and_the_same_command_goes_on(tmp_path, whom):
     words = [sys.executable, "-m", "adlm", "quickstart", "--out", str(tmp_path / "q")]
     words += ["--steps", "60", "--rows", "4"]
     process = subprocess.Popen(
@@ -90,9 +114,11 @@ def test_ctrl_c_stops_all_and_the_same_command_goes_on(tmp_path):
     while time.monotonic() < until and not list(runs.glob("*/metrics.jsonl")):
         time.sleep(0.2)
     time.sleep(1)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of the group
+    # a terminal tells all of the group
+    (os.killpg if whom == "the group" else os.kill)(process.pid, signal.SIGINT)
     _, said = process.communicate(timeout=300)
     assert process.returncode == 130
+    assert "interrupted; what was done is saved, and the same command goes on" in said
     assert "Traceback" not in said
     assert list(runs.glob("*/checkpoints/step-*"))
     reached = {p.parent.parent.name: int(p.name[5:]) for p in runs.glob("*/checkpoints/step-*")}

@@ -23,6 +23,8 @@ from adlm.process.schedule import make_schedule
 from adlm.reasoning.plan import Plan, Settings
 from adlm.reasoning.train import train as train_to_reason
 from adlm.recipes import recipe
+from adlm.train.run import train
+from tests.conftest import make_config, small_corpus
 
 ROOT = Path(__file__).parents[2]
 # the README's commands with everything that costs minutes made small
@@ -212,34 +214,48 @@ def test_the_site_is_built_without_a_warning(tmp_path):
         assert (ROOT / "build" / "site" / f"{name}.html").is_file()
 
 
+def example(home: Path, name: str, *words: object) -> subprocess.CompletedProcess:
+    command = [sys.executable, str(ROOT / "examples" / f"{name}.py"), *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=home)
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory) -> Path:
+    """A folder with the run that the first example trains."""
+    home = tmp_path_factory.mktemp("examples")
+    done = example(home, "train_on_own_text", small_corpus(home), "--steps", 2, "--out", "run")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "- " in done.stdout
+    return home
+
+
 @pytest.mark.parametrize(
     ("name", "words", "says"),
     [
-        ("train_on_own_text", "{text} --steps 2 --out {run}", "- "),
-        ("infill", "{run} --page {home}/page.html", "nats  The"),
-        ("compare_samplers", "{run} -n 2", "first-hitting"),
-        (
-            "anchored_chain_of_thought",
-            "--items 8 --epochs 3 --tests 2 --out {home}/reason",
-            "acot: ",
-        ),
+        ("infill", "run --page page.html", "nats  The"),
+        ("compare_samplers", "run -n 2", "anchor-first"),
+        ("anchored_chain_of_thought", "--items 8 --epochs 3 --tests 2 --out reason", "acot: "),
     ],
 )
-def test_the_examples_run(name, words, says, tmp_path_factory, text_file):
-    home = tmp_path_factory.getbasetemp() / "examples"  # the first one trains what others load
-    home.mkdir(exist_ok=True)
-    run = home / "run"
-    given = words.format(text=text_file, run=run, home=home).split()
-    if name in ("infill", "compare_samplers") and not run.exists():
-        pytest.skip("the example that trains did not run")
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / f"{name}.py"), *given],
-        capture_output=True,
-        text=True,
-        cwd=home,
-    )
+def test_the_examples_run(name, words, says, examples):
+    done = example(examples, name, *words.split())
     assert done.returncode == 0, done.stderr[-2000:]
     assert says in done.stdout
+
+
+def test_a_plain_model_is_compared_without_the_samplers_it_lacks(examples, text_file):
+    train(make_config(text_file, steps=2), examples / "plain")
+    done = example(examples, "compare_samplers", "plain", "-n", 2)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "anchor-first" not in done.stdout
+
+
+@pytest.mark.parametrize("name", ["infill", "compare_samplers", "train_on_own_text"])
+def test_an_example_given_a_wrong_path_says_so(name, tmp_path):
+    done = example(tmp_path, name, "/nowhere")
+    assert done.returncode == 2
+    assert "/nowhere" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_no_registry_or_machine_path_is_named():

@@ -18,11 +18,12 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 import adlm
 from adlm.cli import main
-from adlm.config import ModelConfig
-from adlm.data.vocab import make_vocab
+from adlm.config import AnchorConfig, ModelConfig
+from adlm.data.vocab import byte_vocab, make_vocab
 from adlm.samplers.trace import Event, Trace
 from adlm.train.run import train
 from adlm.viz.html import replay, write_replay
+from adlm.viz.terminal import frame
 from tests.conftest import make_config, small_corpus
 
 EVIL = "<script>document.title='hacked'</script>"
@@ -199,3 +200,21 @@ def test_bad_input_writes_nothing(run, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert main(["sample", str(run), "--trace", str(tmp_path / "file" / "out.html")]) == 2
     assert "cannot be written" in capsys.readouterr().err
+
+
+def test_where_the_rule_takes_nearly_all_the_rarest_are_shown(run):
+    model = adlm.load(run)
+    trace = model.trace(n=4, seed=1)
+    assert "rarest 30%" in trace.rule  # the paper's rule takes every token of rows this short
+    assert trace.anchors is not None
+    assert not trace.anchors.all()
+    few = type(model.config)(**{**vars(model.config), "anchor": AnchorConfig(rule="none")})
+    trace.mark_anchors(model.network, few)
+    assert trace.rule == "anchor by the rule none"
+    assert not trace.anchors.any()
+
+
+def test_letters_of_several_bytes_are_whole_in_the_terminal():
+    vocab = byte_vocab()
+    template = vocab.encode(["né 日本"])[0]
+    assert frame(Trace(template, vocab, [[]]), 0, 0).plain == "né 日本"
