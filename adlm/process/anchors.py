@@ -66,8 +66,17 @@ def needs_table(rule: Rule) -> Rule:
 
 
 def reads_table(name: str) -> bool:
-    """Does the rule of that name read the corpus table?"""
-    return getattr(find(name), "needs_table", False)
+    """Does the rule of that name read the corpus table?
+
+    A user's function that is not at hand counts as one that does not: its checkpoints can be
+    sampled without it.
+    """
+    try:
+        return getattr(find(name), "needs_table", False)
+    except UserError:
+        if ":" not in name:
+            raise
+        return False
 
 
 def occurrences(x: Tensor, valid: Tensor) -> Tensor:

@@ -106,6 +106,7 @@ def test_a_function_of_the_users_own_may_read_the_table():
     assert rule.reads_table
     assert reads_table(f"{__name__}:seen_twice")
     assert not reads_table(f"{__name__}:evens")
+    assert not reads_table("no.such.module:rule")
     x = torch.tensor([[1, 2, 4]])
     assert rule(x, x > 0, table([[1, 2, 2]])).tolist() == [[False, True, False]]
     with pytest.raises(UserError, match="needs a table of the corpus"):
