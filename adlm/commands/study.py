@@ -26,7 +26,8 @@ def anchoring(
 
     Args:
         tokens: Training tokens of each run.
-        seeds: Seeds of MDLM and ADLM; the causal, published and gamma 0 rows have one fewer.
+        seeds: Seeds of MDLM and ADLM; the causal, published and gamma 0 rows have one fewer, and
+            MDLM at ADLM's FLOPs has one.
         workers: Runs at a time.
         threads: Threads of each run; 0 = its share of the cores.
         peek: Run nothing, only write the result of the runs that are done.

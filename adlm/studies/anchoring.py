@@ -7,10 +7,11 @@ from typing import Any
 
 from adlm.config import AnchorConfig, Config
 from adlm.data.corpus import open_vocab
-from adlm.models.sizes import match
+from adlm.models.sizes import match, training_flops
 from adlm.recipes import recipe
 from adlm.recipes.anchoring import anchored
 
+LONGER = "MDLM, ADLM's training FLOPs"
 PAIRS = (("ADLM", "MDLM"), ("ADLM", "MDLM, larger"), ("ADLM as published", "MDLM, larger"))
 
 
@@ -46,27 +47,32 @@ def shared(config: Config) -> Config:
 
 
 def rows(tokens: int) -> dict[str, Config]:
-    """The rows of the study. MDLM has ADLM's parameters, the larger one those of the basic ADLM."""
-    a2r, first = recipe("laptop-a2r"), basic()
+    """The rows of the study. MDLM has ADLM's parameters, the larger one those of the basic ADLM.
+
+    All have the same number of tokens; one further MDLM is trained for as many FLOPs as ADLM.
+    """
+    mdlm, adlm, a2r, first = *map(recipe, ("laptop-mdlm", "laptop-adlm", "laptop-a2r")), basic()
     vocab = open_vocab(first.data)
     made = {
         "AR": recipe("laptop-ar"),
         "AR, larger": match(a2r, vocab.size, by="params"),
         "A2R": a2r,
         "A2R, shared head, gamma fading": shared(a2r),
-        "MDLM": recipe("laptop-mdlm"),
+        "MDLM": mdlm,
         "MDLM, larger": match(first, vocab.size, by="params"),
         "ADLM as published": published(),
         "ADLM, basic, gamma 0": replace(first, anchor=replace(first.anchor, gamma=0.0)),
         "ADLM, basic": first,
         "ADLM, basic, shared head, gamma fading": shared(first),
-        "ADLM": recipe("laptop-adlm"),
+        "ADLM": adlm,
     }
-    return {name: budget(config, tokens) for name, config in made.items()}
+    out = {name: budget(config, tokens) for name, config in made.items()}
+    more = training_flops(adlm, vocab.size) / training_flops(mdlm, vocab.size)
+    return out | {LONGER: budget(mdlm, round(more * tokens))}
 
 
 def seeds(names: list[str], most: int) -> dict[str, int]:
     """Masked diffusion and its anchored form get all seeds, the other rows one fewer."""
     fewer = {name: int(not name.startswith(("ADLM", "MDLM"))) for name in names}
-    fewer |= {"ADLM as published": 1, "ADLM, basic, gamma 0": 1}
+    fewer |= {"ADLM as published": 1, "ADLM, basic, gamma 0": 1, LONGER: most}
     return {name: max(1, most - fewer[name]) for name in names}

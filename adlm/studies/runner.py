@@ -17,7 +17,7 @@ from adlm.config import Config, from_dict, to_dict
 from adlm.data.corpus import open_vocab
 from adlm.errors import UserError
 from adlm.measure import step_rate
-from adlm.models.sizes import parameters
+from adlm.models.sizes import parameters, training_flops
 from adlm.progress import console
 from adlm.results import stamped, write_json
 from adlm.studies import pool, worker
@@ -136,6 +136,7 @@ def gather(study: Study) -> dict[str, Any]:
                 "row": row,
                 "parameters": parameters(config, vocab.size),
                 "tokens": study.tokens(config),
+                "training_flops": study.tokens(config) * training_flops(config, vocab.size),
                 "seeds": [c.seed for c in cells],
                 "test_ppl": ppl.tolist(),
                 "test_ppl_mean": float(ppl.mean()),
@@ -185,16 +186,17 @@ def curve(cells: list[Cell]) -> dict[str, list[float]]:
 def table(result: dict[str, Any]) -> str:
     """Markdown: one line a row."""
     lines = [
-        "| model | parameters | seeds | validation PPL | test PPL (mean ± sd) |",
-        "|---|---|---|---|---|",
+        "| model | parameters | tokens | TFLOP | seeds | validation PPL | test PPL (mean ± sd) |",
+        "|---|---|---|---|---|---|---|",
     ]
     for row in result["rows"]:
         bound = "" if row["exact"] else "≤ "
         sd = f" ± {row['test_ppl_sd']:.2f}" if row["test_ppl_sd"] is not None else ""
         count, size = len(row["seeds"]), f"{row['parameters']:,}"
+        spent = f"{row['tokens'] / 1e6:.1f} M | {row['training_flops'] / 1e12:.0f}"
         figure = f"{bound}{row['test_ppl_mean']:.2f}{sd}"
         valid = f"{bound}{math.exp(row['curve']['valid_nll_mean'][-1]):.2f}"
-        lines.append(f"| {row['row']} | {size} | {count} | {valid} | {figure} |")
+        lines.append(f"| {row['row']} | {size} | {spent} | {count} | {valid} | {figure} |")
     for pair in result["pairs"]:
         each = ", ".join(f"{d:+.2f}" for d in pair["test_ppl"])
         lines += ["", f"{pair['row']} against {pair['against']}, seed by seed: {each} PPL."]

@@ -15,7 +15,7 @@ import pytest
 from adlm.cli import main
 from adlm.config import to_dict
 from adlm.errors import UserError
-from adlm.models.sizes import flops_per_token, match, parameters
+from adlm.models.sizes import flops_per_token, match, parameters, training_flops
 from adlm.recipes import recipe
 from adlm.recipes.anchoring import anchored
 from adlm.studies import ablate, anchoring, pool
@@ -67,9 +67,14 @@ def test_the_rows_of_the_anchoring_study():
         "ADLM, basic",
         "ADLM, basic, shared head, gamma fading",
         "ADLM",
+        "MDLM, ADLM's training FLOPs",
     ]
+    longer = rows.pop("MDLM, ADLM's training FLOPs")
     tokens = {c.train.steps * c.train.batch * c.data.length for c in rows.values()}
     assert len(tokens) == 1
+    spent = [training_flops(c, 2048) * c.train.steps for c in (longer, rows["ADLM"])]
+    assert spent[0] == pytest.approx(spent[1], rel=1e-3)
+    assert replace(longer, train=rows["MDLM"].train) == rows["MDLM"]
     assert min(tokens) >= 6_000_000
     assert anchoring.seeds(list(rows), 3)["ADLM"] == 3
     assert anchoring.seeds(list(rows), 3)["AR"] == 2
