@@ -85,8 +85,17 @@ class Trace:
         self.anchors = rare(x, every, expected(model, x, self.vocab.mask)).numpy()
         self.rule = f"anchor: the rarest {RARE:.0%} of what the model writes"
 
+    def letters(self, row: int) -> dict[str, str]:
+        """position -> text, where a final token alone is no text but one with its neighbours."""
+        tokens = self.tokens(row).tolist()
+        found = enumerate(zip(tokens, self.vocab.pieces(tokens), strict=True))
+        return {str(at): text for at, (t, text) in found if text != self.vocab.piece(t)}
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types; token texts once each."""
+        """Plain JSON types; token texts once each, and where letters are made of several tokens.
+
+        `letters` has, for each row, the text at those of its final positions.
+        """
         used = {int(t) for t in self.template} | {
             e.token for row in self.events for e in row if e.token is not None
         }
@@ -96,6 +105,7 @@ class Trace:
             "mask": self.vocab.mask,
             "template": self.template.tolist(),
             "pieces": {str(t): self.vocab.piece(t) for t in sorted(used - {self.vocab.mask})},
+            "letters": [self.letters(row) for row in range(len(self.events))],
             "rows": [[[*e[:3], round(e.probability, 4)] for e in row] for row in self.events],
             "rule": self.rule,
             "anchors": None if self.anchors is None else self.anchors.astype(int).tolist(),

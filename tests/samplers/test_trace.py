@@ -217,4 +217,18 @@ def test_where_the_rule_takes_nearly_all_the_rarest_are_shown(run):
 def test_letters_of_several_bytes_are_whole_in_the_terminal():
     vocab = byte_vocab()
     template = vocab.encode(["né 日本"])[0]
-    assert frame(Trace(template, vocab, [[]]), 0, 0).plain == "né 日本"
+    trace = Trace(template, vocab, [[]])
+    assert frame(trace, 0, 0).plain == "né 日本"
+    letters = trace.to_dict()["letters"][0]
+    assert letters["1"] == "é"
+    assert letters["2"] == ""
+    assert "0" not in letters
+
+
+def test_letters_of_several_bytes_are_whole_on_the_page(browser, tmp_path):
+    vocab = byte_vocab()
+    template = vocab.encode(["né 日本"])[0]
+    events = [[Event(1, at, int(t), 0.5) for at, t in enumerate(template)]]
+    write_replay(Trace(np.full_like(template, vocab.mask), vocab, events, 1), tmp_path / "p.html")
+    browser.get((tmp_path / "p.html").as_uri() + "#1")
+    assert browser.find_element("css selector", "article p").text == "né 日本"
