@@ -74,12 +74,16 @@ def training(path: Path, records: list[dict[str, Any]]) -> Section:
     if valid:
         points = [r["tokens"] for r in valid], [r["valid_nll"] for r in valid]
         lines.append(Line("validation", *points))
-    config = path / "config.json"
+    file = path / "config.json"
+    config = json.loads(file.read_text()) if file.is_file() else None
+    step = records[-1]["step"]
+    wanted = ((config or {}).get("train") or {}).get("steps", step)
+    unfinished = f" of {wanted:,}: the run is not finished" if step < wanted else ""
     return Section(
         f"Training: {path.name}",
-        notes=[f"{records[-1].get('tokens', 0):,} tokens in {records[-1]['step']:,} steps."],
+        notes=[f"{records[-1].get('tokens', 0):,} tokens in {step:,} steps{unfinished}."],
         plots=[("nats a token", png({path.name: lines}, "tokens", "nats a token"))],
-        details=json.loads(config.read_text()) if config.is_file() else None,
+        details=config,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 
 import pytest
 
@@ -43,6 +44,16 @@ def test_a_run_and_its_results_make_one_page(run, tmp_path):
     ppl = json.loads(next((run / "eval").glob("*.json")).read_text())["ppl"]
     assert f"≤ {ppl:.2f}" in page
     assert f"≤ {ppl:.2f}" in out.with_suffix(".md").read_text()
+
+
+def test_a_run_that_was_stopped_is_said_to_be(run, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    config = json.loads((copy / "config.json").read_text())
+    config["train"]["steps"] = 5000
+    (copy / "config.json").write_text(json.dumps(config))
+    assert main(["report", str(copy), "--out", str(tmp_path / "r.html")]) == 0
+    assert "of 5,000: the run is not finished" in (tmp_path / "r.html").read_text()
 
 
 @pytest.mark.parametrize(
