@@ -159,15 +159,29 @@ def gather(study: Study) -> dict[str, Any]:
 def differences(rows: list[dict[str, Any]], pairs: Pairs) -> list[dict[str, Any]]:
     """Test PPL of one row less that of another with the same seed."""
     found = {row["row"]: dict(zip(row["seeds"], row["test_ppl"], strict=True)) for row in rows}
-    return [
-        {
-            "row": row,
-            "against": other,
-            "test_ppl": [p - found[other][s] for s, p in found[row].items() if s in found[other]],
-        }
-        for row, other in pairs
-        if row in found and other in found
-    ]
+    out = []
+    for row, other in pairs:
+        if row in found and other in found:
+            each = [p - found[other][s] for s, p in found[row].items() if s in found[other]]
+            out.append({"row": row, "against": other, "test_ppl": each, "ci95": interval(each)})
+    return out
+
+
+# the 97.5 % point of Student's t for n - 1 degrees of freedom
+STUDENT = {3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365}
+
+
+def interval(values: list[float]) -> list[float] | None:
+    """95 % interval of the mean of a few independent values; none for fewer than three.
+
+    Example:
+        >>> [round(v, 2) for v in interval([1.0, 2.0, 3.0])]
+        [-0.48, 4.48]
+    """
+    if len(values) not in STUDENT:
+        return None
+    half = STUDENT[len(values)] * np.std(values, ddof=1) / len(values) ** 0.5
+    return [float(np.mean(values) - half), float(np.mean(values) + half)]
 
 
 def curve(cells: list[Cell]) -> dict[str, list[float]]:
@@ -199,7 +213,11 @@ def table(result: dict[str, Any]) -> str:
         lines.append(f"| {row['row']} | {size} | {spent} | {count} | {valid} | {figure} |")
     for pair in result["pairs"]:
         each = ", ".join(f"{d:+.2f}" for d in pair["test_ppl"])
-        lines += ["", f"{pair['row']} against {pair['against']}, seed by seed: {each} PPL."]
+        said = f"{pair['row']} against {pair['against']}, seed by seed: {each} PPL"
+        if pair["ci95"]:
+            low, high = pair["ci95"]
+            said += f"; 95 % interval of their mean: {low:+.2f} to {high:+.2f}"
+        lines += ["", f"{said}."]
     return "\n".join(lines)
 
 

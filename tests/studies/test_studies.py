@@ -20,7 +20,7 @@ from adlm.recipes import recipe
 from adlm.recipes.anchoring import anchored
 from adlm.studies import ablate, anchoring, pool
 from adlm.studies.pool import Job
-from adlm.studies.runner import Study, run, save, table
+from adlm.studies.runner import Study, differences, run, save, table
 from adlm.train.run import hold
 from tests.conftest import make_config
 
@@ -115,6 +115,18 @@ def test_a_study_runs_and_is_not_done_twice(text_file, tmp_path, capsys):
     again = run(study, workers=1)
     assert [c.result.stat().st_mtime_ns for c in study.cells()] == written
     assert table(again) == table(result)
+
+
+def test_rows_are_compared_seed_by_seed():
+    rows = [
+        {"row": "A", "seeds": [0, 1, 2], "test_ppl": [9.0, 8.0, 7.0]},
+        {"row": "B", "seeds": [0, 2, 1], "test_ppl": [10.0, 10.0, 10.0]},
+        {"row": "C", "seeds": [1], "test_ppl": [5.0]},
+    ]
+    first, second = differences(rows, (("A", "B"), ("A", "C"), ("A", "not there")))
+    assert first["test_ppl"] == [-1.0, -2.0, -3.0]
+    assert first["ci95"] == pytest.approx([-2 - 4.303 / 3**0.5, -2 + 4.303 / 3**0.5])
+    assert second == {"row": "A", "against": "C", "test_ppl": [3.0], "ci95": None}
 
 
 def test_peeking_at_a_study_runs_nothing(tmp_path, capsys):
