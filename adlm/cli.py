@@ -180,6 +180,7 @@ def unnamed(function: Callable[..., Any]) -> str | None:
 def short_forms(parser: Any) -> dict[str, str]:
     """The short forms of a command's options."""
     known = {o for a in parser._actions if a.metavar != "CONFIG" for o in a.option_strings}
+    known |= {"--policy.eta"} if "--policy" in known else set()  # a sampler's own options
     return {k: v for k, v in SHORT.items() if v in known and k not in known}
 
 

@@ -65,8 +65,7 @@ def work(
     began = time.monotonic()
     leaving.clear()
     here = threading.current_thread() is threading.main_thread()
-    ends = (signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(number, stop_children) for number in ends] if here else []
+    before = {n: signal.signal(n, stop_children) for n in ends()} if here else {}
     executor = ThreadPoolExecutor(workers)
     pending = [executor.submit(launch, job, threads) for job in jobs]
     try:
@@ -77,12 +76,9 @@ def work(
                 raise UserError(why(job, code))
             if not look:
                 console.print(f"{time.monotonic() - began:6.0f} s  {job.label}")
-    except KeyboardInterrupt:
-        tell_children()
-        raise KeyboardInterrupt("what was done is saved, and the same command goes on") from None
     finally:  # also on Ctrl-C and SIGTERM: no further run starts, those under way save and leave
         executor.shutdown(wait=True, cancel_futures=True)
-        for number, handler in zip(ends, before, strict=False):
+        for number, handler in before.items():
             signal.signal(number, handler)
 
 
@@ -142,7 +138,15 @@ def tell_children() -> None:
         child.terminate()
 
 
+def ends() -> list[signal.Signals]:
+    """The signals that end a study; under nohup a closed terminal does not."""
+    kept = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *([] if kept else [signal.SIGHUP])]
+
+
 def stop_children(number: int, frame: object) -> None:
-    """SIGTERM goes on to the runs, which save and leave; then this process leaves too."""
+    """A signal goes on to the runs, which save and leave; then this process leaves too."""
     tell_children()
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt("what was done is saved, and the same command goes on")
     sys.exit(128 + number)

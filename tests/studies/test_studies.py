@@ -164,6 +164,7 @@ def test_a_study_that_is_told_to_stop_starts_no_further_run(text_file, tmp_path,
         [sys.executable, "-c", code, json.dumps(to_dict(config)), str(tmp_path / "s")],
         stderr=subprocess.PIPE,
         start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),  # as a shell's job in CI
     )
     metrics = tmp_path / "s" / "a-seed0" / "metrics.jsonl"
     while not metrics.is_file() or not metrics.read_text():
