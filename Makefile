@@ -36,6 +36,7 @@ bench: $(VENV)/.dev
 	$(PY) benchmarks/train_step.py
 
 docs: $(VENV)/.dev
+	$(PY) docs/build.py
 	$(PY) docs/build.py --site
 
 clean:

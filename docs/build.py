@@ -2,7 +2,7 @@
 
 python docs/build.py            write
 python docs/build.py --check    exit 1 if what is written differs
-python docs/build.py --site     write, and build the site into build/site
+python docs/build.py --site     build the site of what would be written into build/site
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def anchored_step(result: dict[str, Any]) -> str:
             "time of the plain model"
         )
     shown = table(["phase", "model", "seconds", "peak MiB"], rows)
-    how = f"{result['rows']} rows, {result['precision']}"
+    how = f"{result['rows']} rows ({result['memory_rows']} for the memory), {result['precision']}"
     return f"{shown}\n\n{how}. " + "; ".join(said) + "."
 
 
@@ -216,13 +216,13 @@ def commands() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def site() -> None:
+def site(made: dict[Path, str]) -> None:
     """The pages with their pictures in build/docs, and the site in build/site."""
     home = ROOT / "build" / "docs"
     shutil.rmtree(home, ignore_errors=True)
     (home / "results").mkdir(parents=True)
     for page_file in (ROOT / "docs").glob("*.md"):
-        text = page_file.read_text().replace("../results/", "results/")
+        text = (made.get(page_file) or page_file.read_text()).replace("../results/", "results/")
         (home / page_file.name).write_text(text.replace("<!-- table -->", laptop()))
     for picture in RESULTS.glob("*.png"):
         shutil.copy(picture, home / "results")
@@ -242,10 +242,11 @@ def main() -> None:
     if "--check" in sys.argv:
         stale = [p.name for p, text in made.items() if not p.is_file() or p.read_text() != text]
         sys.exit(f"not as the results say: {', '.join(stale)}" if stale else 0)
+    if "--site" in sys.argv:
+        site(made)
+        return
     for path, text in made.items():
         path.write_text(text)
-    if "--site" in sys.argv:
-        site()
 
 
 if __name__ == "__main__":
