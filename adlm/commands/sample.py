@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -84,14 +83,14 @@ def watch(
         speed: Steps a second.
         trace: Also write a page that replays the run, such as out.html.
     """
-    check(settings.n in (1, Settings().n), "--n", settings.n, "1: one text is watched")
+    check(settings.n == 1, "--n", settings.n, "1: one text is watched")
     model = api.load(checkpoint_or_run, settings.device)
     if text is None:
         wanted = model.config.data.length if length is None else length
         given = template.after(prompt, wanted, model.vocab)
     else:
         given = template.holes(text, model.vocab)
-    made, seen = model.record(given, replace(settings, n=1))
+    made, seen = model.record(given, settings)
     play(seen, speed)
     print(made.cost())
     if trace:

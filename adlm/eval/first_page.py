@@ -34,8 +34,8 @@ def what(rows: dict[str, Any], result: dict[str, Any]) -> Section:
             f"{tokens / 1e6:.2f} million tokens of a vocabulary of "
             f"{data['tokenizer'].split(':')[1]}, in rows of {data['length']}: an autoregressive "
             "model (AR) and a masked diffusion model (MDLM) of one trunk, and the same two with an "
-            "anchor network in front (A2R, ADLM), which first predicts the tokens that carry the "
-            "meaning; the rest is restored from that prediction.",
+            "anchor network in front (A2R, ADLM), which learns to predict the tokens that carry "
+            "the meaning; the rest of the network goes on from its state.",
             f"{about['cpu']}, {about['cores']} cores, torch {about['torch']}, "
             f"{result['precision']}.",
         ],

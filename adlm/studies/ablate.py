@@ -10,7 +10,7 @@ from adlm.data.corpus import open_vocab
 from adlm.errors import UserError, nearest
 from adlm.models.sizes import match
 from adlm.recipes import recipe
-from adlm.studies.anchoring import basic, budget
+from adlm.studies.anchoring import basic, budget, shared
 
 # AdamW's rate for each bridge's matrix: the linear one adds up V logits, the softmax one has
 # embeddings, which the usual rate suits
@@ -32,14 +32,14 @@ def axes() -> dict[str, dict[str, Config]]:
         return replace(model(bridge=name, residual=residual), optim=optim)
 
     def lean(**changes: Any) -> Config:
-        return model(anchor(fade=True, **changes), shared=True)
+        return shared(anchor(**changes))
 
     def hidden(config: Config) -> Config:
         """Nothing goes through the vocabulary on the way: MDLM's FLOPs as well."""
         optim = replace(config.optim, bridge_lr=BRIDGE_LR["hidden"])
         return replace(model(config, bridge="hidden"), optim=optim)
 
-    shared = "anchor head shared, fading"
+    both = "anchor head shared, fading"
     depth = base.model.blocks + base.model.anchor_blocks
     return {
         "gamma": {
@@ -59,12 +59,12 @@ def axes() -> dict[str, dict[str, Config]]:
         # the anchor head is the input embedding: as many parameters as MDLM
         "shared": {
             "anchor head shared": model(shared=True),
-            shared: lean(),
-            f"{shared}, hidden bridge": hidden(lean()),
-            f"{shared}, all positions": lean(positions="all"),
-            f"{shared}, all positions, gamma 3": lean(positions="all", gamma=3.0),
-            f"{shared}, all positions, rule all": lean(positions="all", rule="all"),
-            f"{shared}, all positions, hidden bridge": hidden(lean(positions="all")),
+            both: lean(),
+            f"{both}, hidden bridge": hidden(lean()),
+            f"{both}, all positions": lean(positions="all"),
+            f"{both}, all positions, gamma 3": lean(positions="all", gamma=3.0),
+            f"{both}, all positions, rule all": lean(positions="all", rule="all"),
+            f"{both}, all positions, hidden bridge": hidden(lean(positions="all")),
         },
         "depth": {
             f"depth {a} + {depth - a}": model(anchor_blocks=a, blocks=depth - a)

@@ -197,6 +197,8 @@ def test_watching_into_a_file_prints_the_steps(run, adlm_cli):
 def test_bad_input_writes_nothing(run, tmp_path, capsys):
     assert main(["watch", str(run), "--speed", "0"]) == 2
     assert "--speed must be above 0" in capsys.readouterr().err
+    assert main(["watch", str(run), "-n", "3"]) == 2
+    assert "one text is watched" in capsys.readouterr().err
     (tmp_path / "file").write_text("")
     assert main(["sample", str(run), "--trace", str(tmp_path / "file" / "out.html")]) == 2
     assert "cannot be written" in capsys.readouterr().err
