@@ -77,6 +77,7 @@ class _Chunked(torch.autograd.Function):
         product = torch.empty(rows, len(weight), dtype=dtype, device=h.device)
         few = rows if h.is_cuda else min(max(1, CACHE_ELEMENTS // len(weight)), rows)
         buffer = torch.empty(0 if dtype == wide else few, len(weight), dtype=wide, device=h.device)
+        share = torch.empty_like(w) if train and dtype != wide else None  # a chunk's part of dw
         for lo in range(0, len(h), rows or 1):
             part = slice(lo, lo + rows)
             g = product[: len(x[part])]  # (rows, V) logits, then their gradients
@@ -104,12 +105,12 @@ class _Chunked(torch.autograd.Function):
                     narrow.copy_(p)
             if dh is None or dw is None:
                 continue
-            if dtype == wide:
+            if share is None:
                 torch.mm(g, w, out=dh[part])
                 dw.addmm_(g.T, x[part])
             else:
                 dh[part] = g @ w
-                dw += g.T @ x[part]
+                dw += torch.mm(g.T, x[part], out=share)
         if dh is not None and dw is not None and db is not None:
             ctx.save_for_backward(dh.to(h.dtype), dw.to(weight.dtype), db)
         ctx.mark_non_differentiable(nll)
