@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple, get_type_hints
 
+from adlm import memory
 from adlm.errors import UserError, nearest
 
 # name -> (where its function is, what it does)
@@ -66,6 +67,7 @@ SHORT = {
 def main(argv: list[str] | None = None) -> int:
     """Run a command; bad input is one sentence and exit code 2."""
     words = list(sys.argv[1:] if argv is None else argv)
+    memory.keep()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that is not UTF-8

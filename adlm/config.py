@@ -122,6 +122,7 @@ class AnchorConfig:
         warmup: Share of the training over which gamma rises from 0.
         fade: Let gamma fall back to 0, linearly, over the rest of the training.
         positions: Anchor loss at all anchors (the published code) or only masked ones (the theory).
+        every: Of those, only one position in so many, others each time; the loss is scaled up.
     """
 
     rule: str = "count"
@@ -131,6 +132,7 @@ class AnchorConfig:
     warmup: float = 0.003
     fade: bool = False
     positions: Literal["all", "masked"] = "masked"
+    every: int = 1
 
     def __post_init__(self) -> None:
         check(1 <= self.tau < 2**31, "anchor.tau", self.tau, "at least 1")
@@ -139,6 +141,7 @@ class AnchorConfig:
             0 <= self.gamma < math.inf, "anchor.gamma", self.gamma, "a finite number of 0 or more"
         )
         check(0 <= self.warmup <= 1, "anchor.warmup", self.warmup, "in [0, 1]")
+        check(1 <= self.every < 2**31, "anchor.every", self.every, "at least 1")
 
 
 @dataclass(frozen=True)

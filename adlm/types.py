@@ -36,12 +36,14 @@ class Noise:
 
     t: Tensor  # (B,) times in (0, 1]
     u: Tensor  # (B, L) uniform in [0, 1)
+    shift: Tensor | None = None  # (B,) uniform in [0, 1): which positions a thinned loss takes
 
     def __getitem__(self, part: slice) -> Noise:
-        return Noise(self.t[part], self.u[part])
+        return Noise(self.t[part], self.u[part], None if self.shift is None else self.shift[part])
 
     def to(self, device: str) -> Noise:
-        return Noise(self.t.to(device), self.u.to(device))
+        shift = None if self.shift is None else self.shift.to(device)
+        return Noise(self.t.to(device), self.u.to(device), shift)
 
 
 @dataclass(frozen=True)

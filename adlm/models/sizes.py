@@ -128,7 +128,7 @@ def training_flops(config: Config, vocab_size: int) -> float:
         width, anchor = config.model.width, config.anchor
         if anchor.gamma and anchor.rule != "none":
             supervised = 1.0 if anchor.positions == "all" else share
-            total += 6.0 * supervised * width * vocab_size
+            total += 6.0 * supervised / anchor.every * width * vocab_size
         if config.model.bridge == "linear":
             a_step = config.train.batch * config.data.length
             total += 6.0 * width * width * vocab_size / a_step

@@ -110,7 +110,7 @@ class _Chunked(torch.autograd.Function):
                 dw.addmm_(g.T, x[part])
             else:
                 dh[part] = g @ w
-                dw += torch.mm(g.T, x[part], out=share)
+                _add(dw, torch.mm(g.T, x[part], out=share))
         if dh is not None and dw is not None and db is not None:
             ctx.save_for_backward(dh.to(h.dtype), dw.to(weight.dtype), db)
         ctx.mark_non_differentiable(nll)
@@ -121,6 +121,13 @@ class _Chunked(torch.autograd.Function):
         dh, dw, db = ctx.saved_tensors  # scaled in place: a second pass is refused by autograd
         dbias = db.mul_(d_total) if ctx.needs_input_grad[2] else None
         return dh.mul_(d_total), dw.mul_(d_total), dbias, None, None, None, None, None
+
+
+def _add(total: Tensor, part: Tensor) -> None:
+    """total += part of a narrower dtype, which would be copied whole; so, a few rows at a time."""
+    rows = len(total) if total.is_cuda else max(1, CACHE_ELEMENTS // total.shape[1])
+    for some, more in zip(total.split(rows), part.split(rows), strict=True):
+        some += more
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:

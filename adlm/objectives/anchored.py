@@ -10,6 +10,8 @@ visible anchors too. Only the first term is ever reported as a likelihood.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -43,7 +45,11 @@ class AnchoredObjective:
         self.config = config.anchor
 
     def noise(self, rows: int, length: int, generator: torch.Generator) -> Noise | None:
-        return self.base.noise(rows, length, generator)  # type: ignore[attr-defined]
+        made = self.base.noise(rows, length, generator)  # type: ignore[attr-defined]
+        if self.config.every == 1:
+            return made
+        shift = torch.rand(rows, generator=generator)
+        return replace(made or Noise(shift, shift[:, None]), shift=shift)
 
     def gamma(self, progress: float) -> float:
         """gamma at a share of the training: a linear rise, then level or a linear fall to 0."""
@@ -66,16 +72,27 @@ class AnchoredObjective:
         gamma = self.gamma(progress)
         if not (model.training and gamma):
             return Score(total, rows)
-        chosen = self.supervised(batch, view, model)
+        chosen = self.thinned(self.supervised(batch, view, model), noise)
         extra, anchor = cross_entropy(
             states.anchor[chosen], model.anchor_head, batch.x, chosen, view.weight, mask
         )
-        return Score(total + gamma * extra, rows, anchor)
+        every = self.config.every
+        return Score(total + gamma * every * extra, rows, every * anchor)
 
     def supervised(self, batch: Batch, view: View, model: Anchored) -> Tensor:
-        """(B, L) positions that the anchor loss is taken at."""
+        """(B, L) positions that the anchor loss is about."""
         chosen = self.anchors(batch.x, batch.valid, model.table())
         return chosen & view.wanted if self.config.positions == "masked" else chosen
+
+    def thinned(self, chosen: Tensor, noise: Noise | None) -> Tensor:
+        """(B, L) those that it is taken at: of `every` neighbours one, a row's grid at random."""
+        every = self.config.every
+        if every == 1:
+            return chosen
+        assert noise is not None
+        assert noise.shift is not None
+        place = torch.arange(chosen.shape[1], device=chosen.device)  # (L,)
+        return chosen & (place % every == (noise.shift * every).long()[:, None])
 
 
 @register("objective", "adlm")

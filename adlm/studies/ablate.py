@@ -66,6 +66,12 @@ def axes() -> dict[str, dict[str, Config]]:
             f"{both}, all positions, rule all": lean(positions="all", rule="all"),
             f"{both}, all positions, hidden bridge": hidden(lean(positions="all")),
         },
+        "every": {
+            f"laptop-adlm, anchor loss at one position in {k}": hidden(
+                lean(positions="all", every=k)
+            )
+            for k in (4, 8)
+        },
         "depth": {
             f"depth {a} + {depth - a}": model(anchor_blocks=a, blocks=depth - a)
             for a in range(1, depth)

@@ -11,8 +11,18 @@ from adlm.models.sizes import match, training_flops
 from adlm.recipes import recipe
 from adlm.recipes.anchoring import anchored
 
-LONGER = "MDLM, ADLM's training FLOPs"
-PAIRS = (("ADLM", "MDLM"), ("ADLM", "MDLM, larger"), ("ADLM as published", "MDLM, larger"))
+THINNED = "ADLM, anchor loss thinned"
+LONGER = {  # row -> the MDLM that is trained for as many FLOPs
+    "ADLM": "MDLM, ADLM's training FLOPs",
+    THINNED: "MDLM, thinned ADLM's training FLOPs",
+}
+PAIRS = (
+    ("ADLM", "MDLM"),
+    ("ADLM", "MDLM, larger"),
+    ("ADLM as published", "MDLM, larger"),
+    (THINNED, "MDLM"),
+    *LONGER.items(),
+)
 
 
 def budget(config: Config, tokens: int) -> Config:
@@ -46,10 +56,15 @@ def shared(config: Config) -> Config:
     return replace(config, model=model, anchor=replace(config.anchor, fade=True))
 
 
+def thinned(config: Config) -> Config:
+    """The anchor loss at one position in four: a training step costs little more than MDLM's."""
+    return replace(config, anchor=replace(config.anchor, every=4))
+
+
 def rows(tokens: int) -> dict[str, Config]:
     """The rows of the study. MDLM has ADLM's parameters, the larger one those of the basic ADLM.
 
-    All have the same number of tokens; one further MDLM is trained for as many FLOPs as ADLM.
+    All have the same number of tokens; further MDLMs are trained for as many FLOPs as ADLM.
     """
     mdlm, adlm, a2r, first = *map(recipe, ("laptop-mdlm", "laptop-adlm", "laptop-a2r")), basic()
     vocab = open_vocab(first.data)
@@ -65,14 +80,17 @@ def rows(tokens: int) -> dict[str, Config]:
         "ADLM, basic": first,
         "ADLM, basic, shared head, gamma fading": shared(first),
         "ADLM": adlm,
+        THINNED: thinned(adlm),
     }
     out = {name: budget(config, tokens) for name, config in made.items()}
-    more = training_flops(adlm, vocab.size) / training_flops(mdlm, vocab.size)
-    return out | {LONGER: budget(mdlm, round(more * tokens))}
+    for name, longer in LONGER.items():
+        more = training_flops(made[name], vocab.size) / training_flops(mdlm, vocab.size)
+        out[longer] = budget(mdlm, round(more * tokens))
+    return out
 
 
 def seeds(names: list[str], most: int) -> dict[str, int]:
     """Masked diffusion and its anchored form get all seeds, the other rows one fewer."""
     fewer = {name: int(not name.startswith(("ADLM", "MDLM"))) for name in names}
-    fewer |= {"ADLM as published": 1, "ADLM, basic, gamma 0": 1, LONGER: most}
+    fewer |= {"ADLM as published": 1, "ADLM, basic, gamma 0": 1, LONGER["ADLM"]: most}
     return {name: max(1, most - fewer[name]) for name in names}

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from adlm import memory
 from adlm.errors import UserError
 from adlm.progress import console
 
@@ -85,6 +86,7 @@ def work(
 def serve() -> None:
     """What the process of a run does; a user's error is the last line of its log."""
     module, folder, given = sys.argv[1:]
+    memory.keep()
     try:
         sys.exit(importlib.import_module(module).work(folder, *json.loads(given)))
     except UserError as error:

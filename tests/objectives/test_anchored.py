@@ -235,6 +235,35 @@ def test_gamma_warms_up_and_positions_differ():
     )
 
 
+@pytest.mark.parametrize("masking", ["bernoulli", "exact-k"])
+def test_a_thinned_anchor_loss_has_the_same_mean(masking):
+    """Position by position: each is taken in one draw of `every`, whatever is masked."""
+    x, net = torch.tensor([1, 0, 0, 0]), network(1).train()
+    plain = config(masking=masking)
+    values = [
+        estimate(make(replace(plain, anchor=anchor), WORDS), net, x)
+        for tau in (1, 3)  # the first token alone, or all of them
+        for every in (1, 2, 3)
+        for anchor in [replace(plain.anchor, tau=tau, every=every)]
+    ]
+    for whole, *thinned in (values[:3], values[3:]):
+        for some in thinned:
+            for a, b in zip(whole[1:], some[1:], strict=True):
+                error = (a.var() / len(a) + b.var() / len(b)).sqrt()
+                assert abs(a.mean() - b.mean()) < 3 * error
+
+
+@pytest.mark.parametrize("objective", ["adlm", "a2r"])
+def test_a_thinned_anchor_loss_takes_one_position_in_so_many(objective):
+    made = config(objective)
+    made = make(replace(made, anchor=replace(made.anchor, every=3)), WORDS)
+    noise = made.noise(40, 12, torch.Generator().manual_seed(0))
+    taken = made.thinned(torch.ones(40, 12, dtype=torch.bool), noise)
+    assert taken.view(40, 4, 3).sum(2).eq(1).all()  # of three neighbours one,
+    assert taken[:, :3].any(0).all()  # which one is up to the row
+    assert torch.equal(made.thinned(torch.ones(5, 12, dtype=torch.bool), noise[7:12]), taken[7:12])
+
+
 def test_a2r_is_ar_on_a_deeper_model_plus_the_anchor_term():
     x = torch.tensor([[1, 0, 0, 1, 0, 0]])
     batch, net = Batch(x, x >= 0), network(5, causal=True).train()

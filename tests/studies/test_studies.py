@@ -67,14 +67,17 @@ def test_the_rows_of_the_anchoring_study():
         "ADLM, basic",
         "ADLM, basic, shared head, gamma fading",
         "ADLM",
+        "ADLM, anchor loss thinned",
         "MDLM, ADLM's training FLOPs",
+        "MDLM, thinned ADLM's training FLOPs",
     ]
-    longer = rows.pop("MDLM, ADLM's training FLOPs")
+    longer = {name: rows.pop(other) for name, other in anchoring.LONGER.items()}
     tokens = {c.train.steps * c.train.batch * c.data.length for c in rows.values()}
     assert len(tokens) == 1
-    spent = [training_flops(c, 2048) * c.train.steps for c in (longer, rows["ADLM"])]
-    assert spent[0] == pytest.approx(spent[1], rel=1e-3)
-    assert replace(longer, train=rows["MDLM"].train) == rows["MDLM"]
+    for name, plain in longer.items():
+        spent = [training_flops(c, 2048) * c.train.steps for c in (plain, rows[name])]
+        assert spent[0] == pytest.approx(spent[1], rel=1e-3)
+        assert replace(plain, train=rows["MDLM"].train) == rows["MDLM"]
     assert min(tokens) >= 6_000_000
     assert anchoring.seeds(list(rows), 3)["ADLM"] == 3
     assert anchoring.seeds(list(rows), 3)["AR"] == 2
