@@ -90,7 +90,10 @@ def rows(tokens: int) -> dict[str, Config]:
 
 
 def seeds(names: list[str], most: int) -> dict[str, int]:
-    """Masked diffusion and its anchored form get all seeds, the other rows one fewer."""
+    """Masked diffusion and its main anchored forms get all, others one fewer, the longest one."""
     fewer = {name: int(not name.startswith(("ADLM", "MDLM"))) for name in names}
-    fewer |= {"ADLM as published": 1, "ADLM, basic, gamma 0": 1, LONGER["ADLM"]: most}
+    fewer |= dict.fromkeys(
+        ("ADLM as published", "ADLM, basic, gamma 0", THINNED, LONGER[THINNED]), 1
+    )
+    fewer[LONGER["ADLM"]] = most
     return {name: max(1, most - fewer[name]) for name in names}
