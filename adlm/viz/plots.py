@@ -10,6 +10,8 @@ from typing import BinaryIO
 
 from adlm.errors import need
 
+FEW_LINES = 6  # more of them, and their names stand beside the panel
+
 
 @dataclass(frozen=True)
 class Line:
@@ -56,13 +58,17 @@ def curves(
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import LogFormatter
 
+    many = max(map(len, panels.values())) > FEW_LINES
+    width = 1.2 + (8.4 if many else 4.8) * len(panels)
     figure, axes = plt.subplots(
-        1, len(panels), figsize=(1.2 + 4.8 * len(panels), 4.2), squeeze=False, layout="constrained"
+        1, len(panels), figsize=(width, 4.2), squeeze=False, layout="constrained"
     )
     for axis, (title, lines) in zip(axes[0], panels.items(), strict=True):
-        for line in lines:
-            style = "--" if line.dashed else "-"
+        for number, line in enumerate(lines):
+            # there are ten colours: the eleventh line has the first one's, in another style
+            style = "--" if line.dashed else ("-", "-.", ":")[number // 10 % 3]
             (drawn,) = axis.plot(line.x, line.y, style, label=line.label, linewidth=1.6)
             if line.low is not None and line.high is not None:
                 axis.fill_between(line.x, line.low, line.high, alpha=0.18, color=drawn.get_color())
@@ -71,8 +77,12 @@ def curves(
         axis.set_ylabel(y_label)
         axis.set_xscale("log" if log_x else "linear")
         axis.set_yscale("log" if log_y else "linear")
+        if log_y:
+            axis.yaxis.set_major_formatter(LogFormatter())  # 100, not 10 to the second
+            axis.yaxis.set_minor_formatter(LogFormatter())
         axis.grid(alpha=0.25)
-        axis.legend(fontsize=8, frameon=False)
+        beside = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5)} if many else {}
+        axis.legend(fontsize=8, frameon=False, **beside)
     figure.savefig(where, dpi=130, format="png")
     plt.close(figure)
 
