@@ -77,7 +77,7 @@ def curves(
         axis.set_ylabel(y_label)
         axis.set_xscale("log" if log_x else "linear")
         axis.set_yscale("log" if log_y else "linear")
-        if log_y:
+        if log_y and min((v for line in lines for v in line.y), default=0.0) >= 1:
             axis.yaxis.set_major_formatter(LogFormatter())  # 100, not 10 to the second
             axis.yaxis.set_minor_formatter(LogFormatter())
         axis.grid(alpha=0.25)
