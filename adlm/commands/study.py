@@ -9,6 +9,8 @@ from adlm.studies import ablate as ablation
 from adlm.studies import anchoring as comparison
 from adlm.studies.runner import Study, gather, run, save
 
+AXES = ["gamma", "tau", "rule", "positions", "every", "bridge", "shared", "depth", "conv"]
+
 
 def anchoring(
     tokens: int = 6_000_000,
@@ -21,8 +23,8 @@ def anchoring(
 ) -> None:
     """Train AR, A2R, MDLM, ADLM (with gamma and without) and plain models of equal parameters.
 
-    Equal tokens on the default corpus, over several seeds. Tells beforehand how long it takes;
-    stopped at any moment, the same command goes on with the run it was at.
+    Equal tokens on the default corpus (and MDLM at ADLM's FLOPs), over several seeds. Tells
+    beforehand how long it takes; stopped at any moment, the same command goes on.
 
     Args:
         tokens: Training tokens of each run.
@@ -43,7 +45,7 @@ def anchoring(
 
 
 def ablate(
-    axes: list[str] = ["gamma", "tau", "rule", "positions", "bridge", "shared", "depth", "conv"],  # noqa: B006
+    axes: list[str] = AXES,
     tokens: int = 6_000_000,
     seeds: int = 1,
     workers: int = 1,

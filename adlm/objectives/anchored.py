@@ -49,7 +49,8 @@ class AnchoredObjective:
         if self.config.every == 1:
             return made
         shift = torch.rand(rows, generator=generator)
-        return replace(made or Noise(shift, shift[:, None]), shift=shift)
+        made = made or Noise(shift, shift[:, None])  # AR has no noise, and looks at none
+        return replace(made, shift=shift)
 
     def gamma(self, progress: float) -> float:
         """gamma at a share of the training: a linear rise, then level or a linear fall to 0."""
