@@ -120,7 +120,8 @@ class AnchorConfig:
             this share of all tokens.
         gamma: Weight of the anchor loss.
         warmup: Share of the training over which gamma rises from 0.
-        fade: Let gamma fall back to 0, linearly, over the rest of the training.
+        fade: Let gamma fall back to 0, linearly, after that.
+        until: Share of the training after which gamma is 0; a step then costs no anchor loss.
         positions: Anchor loss at all anchors (the published code) or only masked ones (the theory).
         every: Of those, only one position in so many, others each time; the loss is scaled up.
     """
@@ -131,6 +132,7 @@ class AnchorConfig:
     gamma: float = 3e-3
     warmup: float = 0.003
     fade: bool = False
+    until: float = 1.0
     positions: Literal["all", "masked"] = "masked"
     every: int = 1
 
@@ -141,6 +143,7 @@ class AnchorConfig:
             0 <= self.gamma < math.inf, "anchor.gamma", self.gamma, "a finite number of 0 or more"
         )
         check(0 <= self.warmup <= 1, "anchor.warmup", self.warmup, "in [0, 1]")
+        check(0 < self.until <= 1, "anchor.until", self.until, "in (0, 1]")
         check(1 <= self.every < 2**31, "anchor.every", self.every, "at least 1")
 
 

@@ -62,10 +62,9 @@ def step_rate(
     optim = Optimizers(model, config.optim)
     share = rows / config.train.batch  # the optimiser steps once a batch
 
-    def step() -> None:
+    def step(progress: float) -> None:
         with devices.autocast(precision, device):
-            # half way: the anchor loss counts, whether gamma rises or fades
-            score = objective.score(model, batch, noise.to(device) if noise else None, 0.5)
+            score = objective.score(model, batch, noise.to(device) if noise else None, progress)
         score.total.backward()
         if device.startswith("cuda"):
             torch.cuda.synchronize()
@@ -75,7 +74,10 @@ def step_rate(
             parameter.grad = torch.zeros_like(parameter)
         optim.step(0, 1)
 
-    pass_time = seconds(step, 1.0)
+    until = config.anchor.until  # while the anchor loss counts, whether gamma rises or fades
+    pass_time = until * seconds(lambda: step(until / 2), 1.0)
+    if until < 1:
+        pass_time += (1 - until) * seconds(lambda: step(1.0), 1.0)
     update_time = seconds(update, 0.1)
     return rows * length / (pass_time + share * update_time)
 

@@ -15,6 +15,7 @@ AXES = ["gamma", "tau", "rule", "positions", "every", "bridge", "shared", "depth
 def anchoring(
     tokens: int = 6_000_000,
     seeds: int = 3,
+    only: list[str] | None = None,
     workers: int = 1,
     threads: int = 0,
     peek: bool = False,
@@ -28,8 +29,8 @@ def anchoring(
 
     Args:
         tokens: Training tokens of each run.
-        seeds: Seeds of MDLM and ADLM; the causal, published and gamma 0 rows have one fewer, and
-            MDLM at ADLM's FLOPs has one.
+        seeds: Seeds of MDLM and ADLM; the causal, published and gamma 0 rows have one fewer.
+        only: Only these rows of the table, as a list: '[AR, MDLM, ADLM]'; all by default.
         workers: Runs at a time.
         threads: Threads of each run; 0 = its share of the cores.
         peek: Run nothing, only write the result of the runs that are done.
@@ -38,7 +39,7 @@ def anchoring(
     """
     check(tokens >= 1, "--tokens", tokens, "at least 1")
     check(seeds >= 1, "--seeds", seeds, "at least 1")
-    rows = comparison.rows(tokens)
+    rows = comparison.rows(tokens, only or ())
     counts = comparison.seeds(list(rows), seeds)
     study = Study("anchoring", rows, counts, Path(home), comparison.PAIRS)
     save(study, gather(study) if peek else run(study, workers, threads), Path(out))

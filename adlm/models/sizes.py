@@ -117,10 +117,10 @@ def flops_per_token(
 
 
 def training_flops(config: Config, vocab_size: int) -> float:
-    """FLOPs of a training step for one token: three forward passes, and what only training does.
+    """FLOPs of training for one token: three forward passes, and what only training does.
 
     For an anchored model that is the anchor head at its supervised positions (counted as if every
-    token were an anchor) and the folding of the linear bridge, once a step.
+    token were an anchor) while gamma is above 0, and the folding of the linear bridge.
     """
     share = head_share(config)
     total = 3 * flops_per_token(config, vocab_size, share, share)
@@ -128,7 +128,7 @@ def training_flops(config: Config, vocab_size: int) -> float:
         width, anchor = config.model.width, config.anchor
         if anchor.gamma and anchor.rule != "none":
             supervised = 1.0 if anchor.positions == "all" else share
-            total += 6.0 * supervised / anchor.every * width * vocab_size
+            total += 6.0 * anchor.until * supervised / anchor.every * width * vocab_size
         if config.model.bridge == "linear":
             a_step = config.train.batch * config.data.length
             total += 6.0 * width * width * vocab_size / a_step

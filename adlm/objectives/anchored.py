@@ -53,12 +53,13 @@ class AnchoredObjective:
         return replace(made, shift=shift)
 
     def gamma(self, progress: float) -> float:
-        """gamma at a share of the training: a linear rise, then level or a linear fall to 0."""
-        warmup = self.config.warmup
+        """gamma at a share of the training: a linear rise, then level or a linear fall, then 0."""
+        gamma, warmup, until = self.config.gamma, self.config.warmup, self.config.until
+        if progress >= until and (self.config.fade or until < 1):
+            return 0.0
         if progress < warmup:
-            return self.config.gamma * progress / warmup
-        fall = (1 - progress) / (1 - warmup) if self.config.fade and warmup < 1 else 1.0
-        return self.config.gamma * fall
+            return gamma * progress / warmup
+        return gamma * (until - progress) / (until - warmup) if self.config.fade else gamma
 
     def score(
         self, model: Denoiser, batch: Batch, noise: Noise | None, progress: float = 1.0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from adlm.config import AnchorConfig, Config
 from adlm.data.corpus import open_vocab
+from adlm.errors import UserError, nearest
 from adlm.models.sizes import match, training_flops
 from adlm.recipes import recipe
 from adlm.recipes.anchoring import anchored
@@ -61,10 +63,11 @@ def thinned(config: Config) -> Config:
     return replace(config, anchor=replace(config.anchor, every=4))
 
 
-def rows(tokens: int) -> dict[str, Config]:
+def rows(tokens: int, only: Sequence[str] = ()) -> dict[str, Config]:
     """The rows of the study. MDLM has ADLM's parameters, the larger one those of the basic ADLM.
 
     All have the same number of tokens; further MDLMs are trained for as many FLOPs as ADLM.
+    `only` leaves out all but those.
     """
     mdlm, adlm, a2r, first = *map(recipe, ("laptop-mdlm", "laptop-adlm", "laptop-a2r")), basic()
     vocab = open_vocab(first.data)
@@ -86,14 +89,14 @@ def rows(tokens: int) -> dict[str, Config]:
     for name, longer in LONGER.items():
         more = training_flops(made[name], vocab.size) / training_flops(mdlm, vocab.size)
         out[longer] = budget(mdlm, round(more * tokens))
-    return out
+    for name in only:
+        if name not in out:
+            raise UserError(f"the study has no row '{name}'{nearest(name, out)}")
+    return {name: config for name, config in out.items() if name in (only or out)}
 
 
 def seeds(names: list[str], most: int) -> dict[str, int]:
-    """Masked diffusion and its main anchored forms get all, others one fewer, the longest one."""
-    fewer = {name: int(not name.startswith(("ADLM", "MDLM"))) for name in names}
-    fewer |= dict.fromkeys(
-        ("ADLM as published", "ADLM, basic, gamma 0", THINNED, LONGER[THINNED]), 1
-    )
-    fewer[LONGER["ADLM"]] = most
-    return {name: max(1, most - fewer[name]) for name in names}
+    """Masked diffusion and its main anchored forms get all; others one fewer."""
+    main = [n for n in names if n.startswith(("ADLM", "MDLM"))]
+    fewer = {n for n in names if n not in main} | {"ADLM as published", "ADLM, basic, gamma 0"}
+    return {name: max(1, most - (name in fewer)) for name in names}

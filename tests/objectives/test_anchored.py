@@ -12,6 +12,7 @@ import torch
 from adlm.config import AnchorConfig, Config, ModelConfig, ProcessConfig
 from adlm.errors import UserError
 from adlm.models.anchored import Anchored
+from adlm.models.sizes import training_flops
 from adlm.objectives.base import make
 from adlm.objectives.subs import zero_masking
 from adlm.process.anchors import Anchors
@@ -233,6 +234,45 @@ def test_gamma_warms_up_and_positions_differ():
     assert torch.equal(
         made.supervised(batch, view, net), every.supervised(batch, view, net) & view.wanted
     )
+
+
+@pytest.mark.parametrize(
+    ("anchor", "expected"),
+    [
+        ({}, [2.0, 2.0, 2.0, 2.0, 2.0]),
+        ({"warmup": 0.5}, [0.0, 1.0, 2.0, 2.0, 2.0]),
+        ({"fade": True}, [2.0, 1.5, 1.0, 0.5, 0.0]),
+        ({"fade": True, "warmup": 0.5}, [0.0, 1.0, 2.0, 1.0, 0.0]),
+        ({"fade": True, "warmup": 1.0}, [0.0, 0.5, 1.0, 1.5, 0.0]),
+        ({"until": 0.5}, [2.0, 2.0, 0.0, 0.0, 0.0]),
+        ({"until": 0.5, "fade": True}, [2.0, 1.0, 0.0, 0.0, 0.0]),
+        ({"until": 0.5, "fade": True, "warmup": 0.25}, [0.0, 2.0, 0.0, 0.0, 0.0]),
+        ({"until": 0.25, "warmup": 0.5}, [0.0, 0.0, 0.0, 0.0, 0.0]),
+    ],
+)
+def test_gamma_rises_falls_and_ends(anchor, expected):
+    made = make(
+        replace(config(), anchor=AnchorConfig(**{"gamma": 2.0, "warmup": 0.0} | anchor)), WORDS
+    )
+    assert [made.gamma(n / 4) for n in range(5)] == pytest.approx(expected)
+
+
+def test_an_ended_anchor_loss_costs_nothing():
+    x = torch.tensor([[1, 0, 0, 1]])
+    batch, net = Batch(x, x >= 0), network(0).train()
+    made = make(replace(config(), anchor=AnchorConfig(until=0.5, warmup=0.0)), WORDS)
+    noise = made.noise(1, 4, torch.Generator().manual_seed(0))
+    before, after = (made.score(net, batch, noise, progress) for progress in (0.4, 0.5))
+    assert before.anchor is not None
+    assert after.anchor is None
+    assert torch.equal(before.rows, after.rows)
+    whole, half = (
+        training_flops(replace(config(), anchor=AnchorConfig(until=share)), 50)
+        for share in (1.0, 0.5)
+    )
+    none = training_flops(replace(config(), anchor=AnchorConfig(gamma=0.0)), 50)
+    assert half == pytest.approx((whole + none) / 2)
+    assert none < whole
 
 
 @pytest.mark.parametrize("masking", ["bernoulli", "exact-k"])

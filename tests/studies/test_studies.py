@@ -80,14 +80,23 @@ def test_the_rows_of_the_anchoring_study():
         assert spent[0] == pytest.approx(spent[1], rel=1e-3)
         assert replace(plain, train=rows["MDLM"].train) == rows["MDLM"]
     assert min(tokens) >= 6_000_000
-    assert anchoring.seeds(list(rows), 3)["ADLM"] == 3
-    assert anchoring.seeds(list(rows), 3)["AR"] == 2
+    counts = anchoring.seeds([*rows, *anchoring.LONGER.values()], 3)
+    assert {counts[n] for n in ("ADLM", "MDLM", "MDLM, larger", *anchoring.LONGER.values())} == {3}
+    assert {counts[n] for n in ("AR", "A2R", "ADLM as published", "ADLM, basic, gamma 0")} == {2}
     size = {name: parameters(config, 2048) for name, config in rows.items()}
     own = 2048 + 128  # the anchor head's bias, and the anchor trunk's last norm
     assert size["ADLM, basic, shared head, gamma fading"] == size["MDLM"] + own
     bridge = 128 * 128 + 128
     assert size["ADLM"] == size["MDLM"] + own + bridge < 1.02 * size["MDLM"]
     assert match(rows["ADLM"], 2048).model.width == rows["MDLM"].model.width
+
+
+def test_some_rows_of_the_anchoring_study():
+    every = anchoring.rows(1000)
+    some = anchoring.rows(1000, ["ADLM", "MDLM"])
+    assert some == {name: every[name] for name in ("MDLM", "ADLM")}  # in the table's order
+    with pytest.raises(UserError, match="no row 'ADML'; did you mean 'ADLM'"):
+        anchoring.rows(1000, ["MDLM", "ADML"])
 
 
 def test_ablation_rows_differ_from_each_other():
