@@ -24,5 +24,7 @@ class AnchorFirst(Confidence):
     def step(self, canvas: Canvas, t: float, s: float) -> None:
         waiting = canvas.open
         if waiting.any():
-            sure = sureness(canvas.anchor_logits(waiting), canvas.mask, self.by)
+            (sure,) = canvas.ask(
+                lambda logits: (sureness(logits, canvas.mask, self.by),), waiting, anchor=True
+            )
             canvas.fill(surest(waiting, sure, t, s, self.threshold))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -21,6 +22,9 @@ from adlm.models.denoiser import Denoiser
 from adlm.process.schedule import Schedule
 from adlm.samplers.categorical import Draw
 from adlm.samplers.random import RowRandom
+
+ELEMENTS = 1 << 22  # logits worked on at once: 32 MiB in fp64
+Use = Callable[..., tuple[Tensor, ...]]  # of (n, V) logits and more of n
 
 
 @dataclass
@@ -109,26 +113,32 @@ class Canvas:
         )
         return store
 
-    def logits(self, positions: Tensor) -> Tensor:
-        """(N, V) logits at the given positions: (B, L) bool, row by row."""
+    def ask(
+        self, use: Use, positions: Tensor, *given: Tensor, anchor: bool = False
+    ) -> tuple[Tensor, ...]:
+        """use(logits, *given) at positions, (B, L) bool; `given` is (B, L), the results (N,) each.
+
+        A few positions at a time: (n, V) logits of theirs are all that exist at once. With `anchor`
+        they are the anchor network's.
+        """
         self.look(positions)
         self.heads += int(positions.sum())
-        assert self._hidden is not None
-        with torch.no_grad(), devices.autocast(self.precision, str(self.z.device)):
-            return self.model.head(self._hidden[positions])
+        states, head = self._hidden, self.model.head
+        if anchor:
+            assert isinstance(self.model, Anchored)
+            states, head = self._anchor, self.model.anchor_head
+        assert states is not None
+        few = max(1, ELEMENTS // head.out_features)
+        parts = []
+        for h, *some in zip(*(x[positions].split(few) for x in (states, *given)), strict=True):
+            with torch.no_grad(), devices.autocast(self.precision, str(self.z.device)):
+                logits = head(h)  # (n, V)
+            parts.append(use(logits, *some))
+        return tuple(map(torch.cat, zip(*parts, strict=True)))
 
-    def anchor_logits(self, positions: Tensor) -> Tensor:
-        """(N, V) the anchor network's logits at the given positions."""
-        self.look(positions)
-        self.heads += int(positions.sum())
-        assert isinstance(self.model, Anchored)
-        assert self._anchor is not None
-        with torch.no_grad(), devices.autocast(self.precision, str(self.z.device)):
-            return self.model.anchor_head(self._anchor[positions])
-
-    def propose(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+    def propose(self, positions: Tensor) -> tuple[Tensor, ...]:
         """A drawn token and its probability for each of the positions: (N,) each."""
-        return self.draw(self.logits(positions), self.token_chance[positions], self.mask)
+        return self.ask(partial(self.draw, forbid=self.mask), positions, self.token_chance)
 
     def fill(self, positions: Tensor) -> None:
         """Draw and write tokens at positions: (B, L) bool."""

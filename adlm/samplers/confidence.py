@@ -7,6 +7,7 @@ steps, better-looking text, less variety: it does not sample the model's distrib
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -40,12 +41,18 @@ class Confidence(Policy):
         waiting = canvas.open
         if not waiting.any():
             return
-        logits = canvas.logits(waiting)
-        tokens, probability = canvas.draw(logits, canvas.token_chance[waiting], canvas.mask)
-        sure = probability if self.by == "probability" else sureness(logits, canvas.mask, self.by)
+        tokens, probability, sure = canvas.ask(
+            partial(self.judged, canvas), waiting, canvas.token_chance
+        )
         chosen = surest(waiting, sure, t, s, self.threshold)
         keep = chosen[waiting]
         canvas.write(chosen, tokens[keep], probability[keep])
+
+    def judged(self, canvas: Canvas, logits: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """A token, its probability and how sure it is: (N,) each, from (N, V) logits."""
+        token, probability = canvas.draw(logits, u, canvas.mask)
+        likely = self.by == "probability"
+        return token, probability, probability if likely else sureness(logits, canvas.mask, self.by)
 
 
 def sureness(logits: Tensor, mask: int, by: str) -> Tensor:

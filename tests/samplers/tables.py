@@ -33,6 +33,7 @@ class Network(nn.Module):
         self.logits_of = torch.from_numpy(logits)
         self.base = 3 ** torch.arange(table.length)
         self.head = nn.Identity()
+        self.head.out_features = logits.shape[2]  # as a Linear has it
 
     def hidden(self, z: Tensor) -> Tensor:
         return self.logits_of[(z * self.base).sum(dim=1)]

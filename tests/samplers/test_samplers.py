@@ -16,9 +16,11 @@ from adlm.models.anchored import Anchored
 from adlm.objectives.subs import zero_masking
 from adlm.process.schedule import make_schedule
 from adlm.registry import lookup
+from adlm.samplers import base
 from adlm.samplers.base import Canvas, make_policy, run
 from adlm.samplers.categorical import Draw
 from adlm.samplers.causal import run_causal
+from adlm.samplers.confidence import MEASURES
 from adlm.samplers.random import RowRandom
 from adlm.theory.enumerate import MASK, Table, distribution
 from tests.nn.test_trunk import model as random_trunk
@@ -27,6 +29,7 @@ from tests.samplers.tables import (
     LIMITS,
     PLAIN,
     Network,
+    V,
     canvas,
     chi_square,
     random_order,
@@ -212,6 +215,31 @@ def test_a_row_does_not_depend_on_the_rows_beside_it(sampler):
         run(alone, policy, 4)
         assert torch.equal(alone.z[0], together.z[row])
         assert alone.nfe[0] == together.nfe[row]
+
+
+@pytest.mark.parametrize(
+    ("sampler", "options"),
+    [
+        ("ancestral", {}),
+        *((s, {"by": by}) for s in ("confidence", "anchor-first") for by in MEASURES),
+    ],
+)
+def test_logits_a_few_positions_at_a_time_are_the_same(sampler, options, monkeypatch):
+    config = ModelConfig(width=8, blocks=1, heads=2, anchor_blocks=1)
+    torch.manual_seed(0)
+    model = Anchored(V, config, causal=False, max_length=8).double()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter)
+    found = []
+    for elements in (base.ELEMENTS, 5 * V, 1):  # all, five, one
+        monkeypatch.setattr(base, "ELEMENTS", elements)
+        made = canvas(model, 4, 7)
+        run(made, make_policy(sampler, make_schedule("log-linear"), options), 3)
+        found.append(made)
+    for made in found[1:]:
+        assert torch.equal(made.z, found[0].z)
+        assert torch.allclose(made.probability, found[0].probability, rtol=1e-12)
+        assert made.heads == found[0].heads
 
 
 def test_a_row_that_did_not_change_is_not_passed_again():
