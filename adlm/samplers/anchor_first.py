@@ -27,4 +27,4 @@ class AnchorFirst(Confidence):
             (sure,) = canvas.ask(
                 lambda logits: (sureness(logits, canvas.mask, self.by),), waiting, anchor=True
             )
-            canvas.fill(surest(waiting, sure, t, s, self.threshold))
+            canvas.fill(surest(waiting, sure, canvas.chance, t, s, self.threshold))

@@ -44,7 +44,7 @@ class Confidence(Policy):
         tokens, probability, sure = canvas.ask(
             partial(self.judged, canvas), waiting, canvas.token_chance
         )
-        chosen = surest(waiting, sure, t, s, self.threshold)
+        chosen = surest(waiting, sure, canvas.chance, t, s, self.threshold)
         keep = chosen[waiting]
         canvas.write(chosen, tokens[keep], probability[keep])
 
@@ -65,17 +65,23 @@ def sureness(logits: Tensor, mask: int, by: str) -> Tensor:
     return two[:, 0] - two[:, 1] if by == "margin" else two[:, 0]
 
 
-def surest(waiting: Tensor, sure: Tensor, t: float, s: float, threshold: float = 0.0) -> Tensor:
+def surest(
+    waiting: Tensor, sure: Tensor, chance: Tensor, t: float, s: float, threshold: float = 0.0
+) -> Tensor:
     """(B, L) positions to write: an equal part of those waiting a step, or all above a threshold.
+
+    Where all is masked, positions are equally sure but for rounding, which depends on the rows
+    beside them; `chance`, (B, L) in [0, 1), orders what agrees to six digits.
 
     Example:
         >>> waiting = torch.tensor([[True, False, True, True]])
-        >>> surest(waiting, torch.tensor([0.2, 0.9, 0.5]), 1.0, 0.5).tolist()
+        >>> sure, chance = torch.tensor([0.2, 0.5, 0.2]), torch.tensor([[0.1, 0.9, 0.3, 0.8]])
+        >>> surest(waiting, sure, chance, 1.0, 1 / 3).tolist()
         [[False, False, True, True]]
     """
     score = torch.full(waiting.shape, -1.0, dtype=torch.float64, device=waiting.device)
-    score[waiting] = sure.double()
-    rank = score.argsort(dim=1, descending=True, stable=True).argsort(dim=1)
+    score[waiting] = sure.double().round(decimals=6)
+    rank = (score + 1e-7 * chance).argsort(dim=1, descending=True).argsort(dim=1)
     if threshold:
         chosen = (score >= threshold) | (rank == 0)
         return waiting & (chosen if s > 0 else True)
