@@ -11,6 +11,7 @@ from typing import BinaryIO
 from adlm.errors import need
 
 FEW_LINES = 6  # more of them, and their names stand beside the panel
+LARGE = 100_000  # numbers from here on are written in thousands and millions
 
 
 @dataclass(frozen=True)
@@ -58,13 +59,12 @@ def curves(
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
-    from matplotlib.ticker import LogFormatter
+    from matplotlib.ticker import EngFormatter, LogFormatter
 
-    many = max(map(len, panels.values())) > FEW_LINES
-    width = 1.2 + (8.4 if many else 4.8) * len(panels)
-    figure, axes = plt.subplots(
-        1, len(panels), figsize=(width, 4.2), squeeze=False, layout="constrained"
-    )
+    most = max(map(len, panels.values()))
+    many = most > FEW_LINES
+    size = (1.2 + (8.4 if many else 4.8) * len(panels), max(4.2, 0.5 + 0.18 * most))
+    figure, axes = plt.subplots(1, len(panels), figsize=size, squeeze=False, layout="constrained")
     for axis, (title, lines) in zip(axes[0], panels.items(), strict=True):
         for number, line in enumerate(lines):
             # there are ten colours: the eleventh line has the first one's, in another style
@@ -80,6 +80,8 @@ def curves(
         if log_y and min((v for line in lines for v in line.y), default=0.0) >= 1:
             axis.yaxis.set_major_formatter(LogFormatter())  # 100, not 10 to the second
             axis.yaxis.set_minor_formatter(LogFormatter())
+        if not log_x and max((v for line in lines for v in line.x), default=0.0) >= LARGE:
+            axis.xaxis.set_major_formatter(EngFormatter())  # 1.5 M
         axis.grid(alpha=0.25)
         beside = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5)} if many else {}
         axis.legend(fontsize=8, frameon=False, **beside)
