@@ -9,7 +9,7 @@ from adlm.studies import ablate as ablation
 from adlm.studies import anchoring as comparison
 from adlm.studies.runner import Study, gather, run, save
 
-AXES = ["gamma", "tau", "rule", "positions", "every", "bridge", "shared", "depth", "conv"]
+AXES = ["gamma", "tau", "rule", "positions", "every", "until", "bridge", "shared", "depth", "conv"]
 
 
 def anchoring(
@@ -57,8 +57,9 @@ def ablate(
 ) -> None:
     """Change one setting of a basic ADLM at a time.
 
-    gamma, tau, rule, positions, bridge, shared (anchor head; what the recipe is made of), depth,
-    conv; beside a plain MDLM and one of the basic ADLM's parameters.
+    gamma, tau, rule, positions, bridge, shared (anchor head; what the recipe is made of), every and
+    until (how much of the anchor loss it needs), depth, conv; beside a plain MDLM and one of the
+    basic ADLM's parameters.
 
     Args:
         axes: Which settings, as a list: '[gamma, bridge]'; bridge=softmax takes only those rows of

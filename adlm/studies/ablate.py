@@ -72,6 +72,12 @@ def axes() -> dict[str, dict[str, Config]]:
             )
             for k in (4, 8)
         },
+        "until": {
+            f"laptop-adlm, anchor loss until {share:g} of the training": hidden(
+                lean(positions="all", until=share)
+            )
+            for share in (0.5, 0.25, 0.1)
+        },
         "depth": {
             f"depth {a} + {depth - a}": model(anchor_blocks=a, blocks=depth - a)
             for a in range(1, depth)

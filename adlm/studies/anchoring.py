@@ -14,15 +14,19 @@ from adlm.recipes import recipe
 from adlm.recipes.anchoring import anchored
 
 THINNED = "ADLM, anchor loss thinned"
+EARLY = "ADLM, anchor loss in the first quarter"
 LONGER = {  # row -> the MDLM that is trained for as many FLOPs
     "ADLM": "MDLM, ADLM's training FLOPs",
-    THINNED: "MDLM, thinned ADLM's training FLOPs",
+    THINNED: "MDLM, thinned or early ADLM's training FLOPs",
 }
+LONGER[EARLY] = LONGER[THINNED]  # a quarter of the loss in either
 PAIRS = (
     ("ADLM", "MDLM"),
     ("ADLM", "MDLM, larger"),
     ("ADLM as published", "MDLM, larger"),
     (THINNED, "MDLM"),
+    (EARLY, "MDLM"),
+    (EARLY, "MDLM, larger"),
     *LONGER.items(),
 )
 
@@ -63,6 +67,11 @@ def thinned(config: Config) -> Config:
     return replace(config, anchor=replace(config.anchor, every=4))
 
 
+def early(config: Config) -> Config:
+    """The anchor loss in the first quarter of the training: later steps cost what MDLM's cost."""
+    return replace(config, anchor=replace(config.anchor, until=0.25))
+
+
 def rows(tokens: int, only: Sequence[str] = ()) -> dict[str, Config]:
     """The rows of the study. MDLM has ADLM's parameters, the larger one those of the basic ADLM.
 
@@ -84,6 +93,7 @@ def rows(tokens: int, only: Sequence[str] = ()) -> dict[str, Config]:
         "ADLM, basic, shared head, gamma fading": shared(first),
         "ADLM": adlm,
         THINNED: thinned(adlm),
+        EARLY: early(adlm),
     }
     out = {name: budget(config, tokens) for name, config in made.items()}
     for name, longer in LONGER.items():
