@@ -23,7 +23,8 @@ from adlm.process.schedule import Schedule
 from adlm.samplers.categorical import Draw
 from adlm.samplers.random import RowRandom
 
-ELEMENTS = 1 << 22  # logits worked on at once: 32 MiB in fp64
+ELEMENTS = 1 << 22  # logits worked on at once: 32 MiB in fp64, about a processor's cache
+GPU_ELEMENTS = 1 << 26
 Use = Callable[..., tuple[Tensor, ...]]  # of (n, V) logits and more of n
 
 
@@ -128,7 +129,7 @@ class Canvas:
             assert isinstance(self.model, Anchored)
             states, head = self._anchor, self.model.anchor_head
         assert states is not None
-        few = max(1, ELEMENTS // head.out_features)
+        few = max(1, (GPU_ELEMENTS if states.is_cuda else ELEMENTS) // head.out_features)
         parts = []
         for h, *some in zip(*(x[positions].split(few) for x in (states, *given)), strict=True):
             with torch.no_grad(), devices.autocast(self.precision, str(self.z.device)):
