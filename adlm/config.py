@@ -265,12 +265,14 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 
 def from_dict(values: dict[str, Any], cls: type = Config, where: str = "config") -> Any:
-    """The inverse of `to_dict`; an unknown or missing section is one sentence.
+    """The inverse of `to_dict`; what is not there has its default, what is unknown is one sentence.
 
     Example:
         >>> from_dict(to_dict(Config(objective="ar"))) == Config(objective="ar")
         True
     """
+    if not isinstance(values, dict):
+        raise UserError(f"{where} must be an object, found {values!r}")
     hints = {f.name: f for f in dataclasses.fields(cls)}
     unknown = sorted(set(values) - set(hints))
     if unknown:

@@ -29,7 +29,7 @@ def anchoring(
 
     Args:
         tokens: Training tokens of each run.
-        seeds: Seeds of MDLM and ADLM; the causal, published and gamma 0 rows have one fewer.
+        seeds: Seeds of MDLM and ADLM; causal, published, thinned and gamma 0 rows have one fewer.
         only: Only these rows of the table, as a list: '[AR, MDLM, ADLM]'; all by default.
         workers: Runs at a time.
         threads: Threads of each run; 0 = its share of the cores.

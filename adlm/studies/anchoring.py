@@ -107,6 +107,6 @@ def rows(tokens: int, only: Sequence[str] = ()) -> dict[str, Config]:
 
 def seeds(names: list[str], most: int) -> dict[str, int]:
     """Masked diffusion and its main anchored forms get all; others one fewer."""
-    main = [n for n in names if n.startswith(("ADLM", "MDLM"))]
-    fewer = {n for n in names if n not in main} | {"ADLM as published", "ADLM, basic, gamma 0"}
+    fewer = {n for n in names if not n.startswith(("ADLM", "MDLM"))}
+    fewer |= {"ADLM as published", "ADLM, basic, gamma 0", THINNED}
     return {name: max(1, most - (name in fewer)) for name in names}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from adlm import device as devices
-from adlm.config import Config, differences, to_dict
+from adlm.config import Config, differences, from_dict, to_dict
 from adlm.data.vocab import byte_vocab
 from adlm.errors import UserError, need
 from adlm.objectives.base import make
@@ -91,12 +91,10 @@ def check_folder(config: object, out: Path, resume: bool) -> None:
             raise UserError(
                 f"{out} holds a run already: continue it with --resume, or take another --out"
             )
-        try:
-            old = json.loads(stored.read_text())
-        except ValueError as error:
+        try:  # a setting that is not there yet has its default
+            old = to_dict(from_dict(json.loads(stored.read_text()), type(config), str(stored)))
+        except (ValueError, TypeError) as error:
             raise UserError(f"{stored} is damaged ({error})") from None
-        if not isinstance(old, dict):
-            raise UserError(f"{stored} is damaged: it must be an object")
         changed = [name for name in differences(old, to_dict(config)) if name not in FREE]
         if changed:
             raise UserError(

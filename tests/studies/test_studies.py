@@ -83,8 +83,9 @@ def test_the_rows_of_the_anchoring_study():
         assert replace(plain, train=rows["MDLM"].train) == rows["MDLM"]
     assert min(tokens) >= 6_000_000
     counts = anchoring.seeds([*rows, *anchoring.LONGER.values()], 3)
-    assert {counts[n] for n in ("ADLM", "MDLM", "MDLM, larger", *anchoring.LONGER.values())} == {3}
-    assert {counts[n] for n in ("AR", "A2R", "ADLM as published", "ADLM, basic, gamma 0")} == {2}
+    main = ("ADLM", "MDLM", "MDLM, larger", anchoring.EARLY, *anchoring.LONGER.values())
+    assert {counts[n] for n in main} == {3}
+    assert {counts[n] for n in ("AR", "A2R", "ADLM as published", anchoring.THINNED)} == {2}
     size = {name: parameters(config, 2048) for name, config in rows.items()}
     own = 2048 + 128  # the anchor head's bias, and the anchor trunk's last norm
     assert size["ADLM, basic, shared head, gamma fading"] == size["MDLM"] + own

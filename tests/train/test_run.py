@@ -247,6 +247,21 @@ def test_folders_of_other_runs_are_refused_and_kept(text_file, tmp_path):
     assert [p.name for p in (tmp_path / "notes").iterdir()] == ["keep.txt"]
 
 
+def test_a_run_from_before_a_setting_goes_on(text_file, tmp_path):
+    config = make_config(text_file, steps=2)
+    train(config, tmp_path / "run")
+    stored = tmp_path / "run" / "config.json"
+    values = json.loads(stored.read_text())
+    del values["anchor"]["until"]
+    stored.write_text(json.dumps(values))
+    longer = replace(config, train=replace(config.train, steps=4))
+    train(longer, tmp_path / "run", resume=True)
+    assert metrics(tmp_path / "run")[-1]["step"] == 4
+    stored.write_text("[]")
+    with pytest.raises(UserError, match=r"config.json must be an object, found \[\]"):
+        train(longer, tmp_path / "run", resume=True)
+
+
 def test_changed_data_are_not_mixed_into_a_run(text_file, tmp_path):
     config = make_config(text_file, steps=2)
     train(config, tmp_path / "run")
