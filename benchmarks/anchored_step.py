@@ -6,14 +6,15 @@ V 50258, d 768, 12 + 6 blocks, L 128; a training step (forward and backward of t
 an inference forward, in one run and one precision. Each case has a process of its own; they take
 turns, and the ratios are medians over rounds (twice as many for inference), so that what else the
 machine does falls on all alike. Peak memory is taken in further processes, one at a time and with
-more rows; for training it is that of a second step with AdamW's moments in memory. The seconds are
-without the update, which is the same for all (three processes with moments do not fit into 24 GiB).
+more rows (twice as many for inference); for training it is that of a second step with AdamW's
+moments in memory. The seconds are without the update, which is the same for all (three processes
+with moments do not fit into 24 GiB). FLOPs are those of the matrix products, counted in a call.
 
-The literal path is the published forward: the anchor's and the denoiser's logits at every position,
-and both SUBS rules over all of the denoiser's, which normalises them; "literal, logits" stops
-before that. Folded and plain inference end with the logits at the masked half: samplers here
-normalise only the rows that they draw from. Tokens follow Zipf's law, so that anchors are about as
-frequent as in text.
+The literal path has the anchor's and the denoiser's logits at every position; folded and plain have
+the denoiser's at the masked half. Inference is compared in three ways: logits against logits; log p
+against log p, the literal one by both SUBS rules over all positions, as published; and logits, with
+which samplers here end their forward (they normalise the rows that they draw from), against the
+published forward. Tokens follow Zipf's law, so that anchors are about as frequent as in text.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from tokenizers import Tokenizer, models
+from torch.utils.flop_counter import FlopCounterMode
 
 from adlm import device as devices
 from adlm import memory
@@ -45,6 +47,7 @@ from adlm.models.sizes import build
 from adlm.nn.layout import Layout
 from adlm.objectives.anchored import AnchoredDiffusion
 from adlm.objectives.base import make
+from adlm.objectives.subs import log_probabilities
 from adlm.results import stamped, write_json
 from adlm.train.optim import Optimizers
 from adlm.types import Batch
@@ -52,9 +55,18 @@ from adlm.types import Batch
 V, LENGTH = 50258, 128
 # what is freed goes back at once, so that the peak is what was alive together
 TIDY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
+PLAIN = "plain 18 blocks"
 MODELS = {
-    "inference": ("folded", "literal", "literal, logits", "plain 18 blocks"),
-    "training step": ("folded", "literal", "plain 18 blocks"),
+    "inference": ("folded, logits", "folded, log p", "literal, logits", "literal, log p", PLAIN),
+    "training step": ("folded", "literal", PLAIN),
+}
+PAIRS = {  # what is compared with the literal path
+    "inference": {
+        "logits against logits": ("folded, logits", "literal, logits"),
+        "log p against log p": ("folded, log p", "literal, log p"),
+        "logits against the published forward": ("folded, logits", "literal, log p"),
+    },
+    "training step": {"the whole loss": ("folded", "literal")},
 }
 
 
@@ -138,9 +150,10 @@ def step(kind: str, phase: str, rows: int, precision: str, update: bool) -> Call
     def infer() -> None:
         if kind.startswith("literal"):
             assert isinstance(model, Anchored)
-            (literal if kind == "literal" else both_logits)(model, view.z)
-        else:
-            model.head(model.hidden(view.z, wanted=view.wanted))
+            (literal if kind.endswith("log p") else both_logits)(model, view.z)
+            return
+        h = model.hidden(view.z, wanted=view.wanted)  # (N, D)
+        log_probabilities(h, model.head, V - 1) if kind.endswith("log p") else model.head(h)
 
     return train if phase == "training step" else infer
 
@@ -148,17 +161,22 @@ def step(kind: str, phase: str, rows: int, precision: str, update: bool) -> Call
 def serve(
     kind: str, phase: str, rows: int, precision: str, update: bool = False, tidy: bool = False
 ) -> None:
-    """A process of one case: a call for each line of the input, its seconds for the output."""
+    """A process of one case: a call for each line of the input; seconds, memory, FLOPs come out."""
     if not tidy:
         memory.keep()  # as the program does
     work = step(kind, phase, rows, precision, update)
     once = devices.autocast(precision, "cpu")  # a sampler rounds the weights once,
     with once if phase == "inference" else nullcontext():  # training at every step
-        for _ in sys.stdin:
+        for number, _ in enumerate(sys.stdin):
+            # the second call, after what is done once
+            counter = FlopCounterMode(display=False) if number == 1 and not tidy else nullcontext()
             began = time.perf_counter()
-            work()
+            with counter:
+                work()
+            seconds = time.perf_counter() - began
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-            print(json.dumps([time.perf_counter() - began, peak]), flush=True)
+            flops = counter.get_total_flops() if isinstance(counter, FlopCounterMode) else 0
+            print(json.dumps([seconds, peak, flops]), flush=True)
 
 
 class Case:
@@ -173,8 +191,8 @@ class Case:
             env=os.environ | environment,
         )
 
-    def call(self) -> tuple[float, float]:
-        """Seconds of one call, and the peak memory so far in MiB."""
+    def call(self) -> tuple[float, float, int]:
+        """Seconds of one call, the peak memory so far in MiB, and the second call's FLOPs."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write("\n")
@@ -182,8 +200,8 @@ class Case:
         line = self.process.stdout.readline()
         if not line:
             sys.exit(f"a case ended with code {self.process.wait()}")
-        seconds, peak = json.loads(line)
-        return seconds, peak
+        seconds, peak, flops = json.loads(line)
+        return seconds, peak, flops
 
     def end(self) -> None:
         self.process.communicate()
@@ -192,7 +210,7 @@ class Case:
 def measure(phase: str, rows: int, memory_rows: int, precision: str, rounds: int) -> dict[str, Any]:
     """Seconds of each call, peak memory, and what they say."""
     models, training = MODELS[phase], phase == "training step"
-    peaks, seconds = {}, {kind: [] for kind in models}
+    peaks, flops, seconds = {}, {}, {kind: [] for kind in models}
     for kind in models:
         case = {"kind": kind, "phase": phase, "rows": memory_rows, "precision": precision}
         alone = Case(TIDY, **case, update=training, tidy=True)
@@ -201,9 +219,9 @@ def measure(phase: str, rows: int, memory_rows: int, precision: str, rounds: int
         alone.end()
         print(f"{phase}, {kind}: {peaks[kind]:,.0f} MiB at {memory_rows} rows", flush=True)
     cases = {k: Case({}, kind=k, phase=phase, rows=rows, precision=precision) for k in models}
-    for case in cases.values():
-        for _ in range(2):  # the first calls set things up
-            case.call()
+    for kind, case in cases.items():
+        case.call()  # the first calls set things up
+        flops[kind] = case.call()[2]
     for number in range(rounds):
         for place in range(len(models)):
             kind = models[(number + place) % len(models)]  # each is first, second and last in turn
@@ -217,14 +235,20 @@ def measure(phase: str, rows: int, memory_rows: int, precision: str, rounds: int
         pairs = zip(seconds[above], seconds[below], strict=True)
         return statistics.median(a / b for a, b in pairs)
 
-    logits = "literal, logits"
     return {
         "seconds": seconds,
         "peak_memory_mib": peaks,
-        "as_fast_as_literal": ratio("literal", "folded"),
-        "as_fast_as_its_logits": ratio(logits, "folded") if logits in models else None,
-        "memory_of_literal": peaks["folded"] / peaks["literal"],
-        "time_of_plain": ratio("folded", "plain 18 blocks"),
+        "memory_rows": memory_rows,
+        "flops": flops,
+        "against_literal": {
+            name: {
+                "as_fast": ratio(other, ours),
+                "by_flops": flops[other] / flops[ours],
+                "memory": peaks[ours] / peaks[other],
+            }
+            for name, (ours, other) in PAIRS[phase].items()
+        },
+        "time_of_plain": ratio(models[0], PLAIN),
     }
 
 
@@ -247,20 +271,19 @@ def main() -> None:
         "vocabulary": V,
         "length": LENGTH,
         "rows": given.rows,
-        "memory_rows": given.memory_rows,
         "anchor_share": anchor_share(given.rows),
         "phases": {},
     }
     for phase in ("inference", "training step"):
-        rounds = given.rounds * (1 if phase == "training step" else 2)  # whose calls are short
-        how = (given.rows, given.memory_rows, given.precision, rounds)
+        more = 1 if phase == "training step" else 2  # inference is shorter and smaller
+        how = (given.rows, more * given.memory_rows, given.precision, more * given.rounds)
         result["phases"][phase] = found = measure(phase, *how)
-        print(
-            f"{phase}: {found['as_fast_as_literal']:.2f}x as fast as literal, "
-            f"{found['memory_of_literal']:.2f} of its memory, "
-            f"{found['time_of_plain']:.2f}x the time of a plain 18-block MDLM",
-            flush=True,
-        )
+        for name, pair in found["against_literal"].items():
+            print(
+                f"{phase}, {name}: {pair['as_fast']:.2f}x as fast as literal "
+                f"({pair['by_flops']:.2f}x by FLOPs), {pair['memory']:.2f} of its memory"
+            )
+        print(f"{phase}: {found['time_of_plain']:.2f}x the time of {PLAIN}", flush=True)
     write_json(Path(given.out), stamped(result, "cpu", given.precision))
 
 

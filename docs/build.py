@@ -22,6 +22,7 @@ from adlm.eval.report import of_file
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
+STUDIES = ("study-anchoring", "study-anchoring-long", "study-ablate", "study-ablate-gamma")
 REASONING = [p.stem for p in RESULTS.glob("study-reasoning*.json")]
 
 
@@ -83,23 +84,20 @@ def anchored_step(result: dict[str, Any]) -> str:
     rows, said = [], []
     for phase, found in result["phases"].items():
         for name, seconds in found["seconds"].items():
-            memory = f"{found['peak_memory_mib'][name]:,.0f}"
             middle, low, high = statistics.median(seconds), min(seconds), max(seconds)
-            rows.append([phase, name, f"{middle:.1f} ({low:.1f} to {high:.1f})", memory])
-        said.append(
-            f"{phase}: {found['as_fast_as_literal']:.2f}x as fast as literal with "
-            f"{found['memory_of_literal']:.2f} of its memory, {found['time_of_plain']:.2f}x the "
-            "time of the plain model"
-        )
-        if faster := found["as_fast_as_its_logits"]:
-            peaks = found["peak_memory_mib"]
-            said[-1] += (
-                f"; logits against logits, without literal's log-probabilities, {faster:.2f}x as "
-                f"fast with {peaks['folded'] / peaks['literal, logits']:.2f} of the memory"
+            time = f"{middle:.1f} ({low:.1f} to {high:.1f})"
+            work, memory = found["flops"][name] / 1e12, found["peak_memory_mib"][name]
+            rows.append([phase, name, time, f"{work:.2f}", f"{memory:,.0f}"])
+        for name, pair in found["against_literal"].items():
+            said.append(
+                f"- {phase}, {name}: **{pair['as_fast']:.2f}x** as fast as literal "
+                f"({pair['by_flops']:.2f}x by FLOPs), **{pair['memory']:.2f}** of its memory"
             )
-    shown = table(["phase", "model", "seconds", "peak MiB"], rows)
-    how = f"{result['rows']} rows ({result['memory_rows']} for the memory), {result['precision']}"
-    return f"{shown}\n\n{how}. " + "; ".join(said) + "."
+        said.append(f"- {phase}: **{found['time_of_plain']:.2f}x** the time of the plain model")
+    shown = table(["phase", "model", "seconds", "TFLOP", "peak MiB"], rows)
+    each = [f"{f['memory_rows']} for the memory of {p}" for p, f in result["phases"].items()]
+    how = f"{result['rows']} rows for the seconds, {', '.join(each)}; {result['precision']}."
+    return f"{shown}\n\n{how}\n\n" + "\n".join(said)
 
 
 def sampling(result: dict[str, Any]) -> str:
@@ -165,8 +163,9 @@ def page() -> str:
             "bench-anchored-step",
             anchored_step,
             "`python benchmarks/anchored_step.py`: V 50258, d 768, 12 + 6 blocks, L 128; they take "
-            "turns, ratios are medians over rounds. Inference: folded and plain end with the "
-            "logits at the masked half, literal with all log-probabilities, as the published "
+            "turns, ratios are medians over rounds. Inference: folded and plain have the "
+            "denoiser's logits or log p at the masked half; literal has the anchor's and the "
+            "denoiser's logits at every position, and log p by both SUBS rules, as the published "
             "forward does. Training: seconds of forward and backward; peak memory of a step with "
             "AdamW's update and moments.",
         ),
@@ -180,7 +179,7 @@ def page() -> str:
     ):
         if result := read(name):
             parts += [f"## {title}", show(result), f"{note} {machine(result)}."]
-    for name in ("study-anchoring", "study-ablate", "study-ablate-gamma", *sorted(REASONING)):
+    for name in (*STUDIES, *sorted(REASONING)):
         if (RESULTS / f"{name}.md").is_file():
             result = read(name)
             assert result is not None
