@@ -80,8 +80,9 @@ def surest(
         [[False, False, True, True]]
     """
     score = torch.full(waiting.shape, -1.0, dtype=torch.float64, device=waiting.device)
-    score[waiting] = sure.double().round(decimals=6)
-    rank = (score + 1e-7 * chance).argsort(dim=1, descending=True).argsort(dim=1)
+    score[waiting] = sure.double()
+    order = score.round(decimals=6) + 1e-7 * chance
+    rank = order.argsort(dim=1, descending=True).argsort(dim=1)
     if threshold:
         chosen = (score >= threshold) | (rank == 0)
         return waiting & (chosen if s > 0 else True)

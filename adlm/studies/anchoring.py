@@ -68,7 +68,7 @@ def thinned(config: Config) -> Config:
 
 
 def early(config: Config) -> Config:
-    """The anchor loss in the first quarter of the training: later steps cost what MDLM's cost."""
+    """The anchor loss in the first quarter of the training: later steps cost about MDLM's."""
     return replace(config, anchor=replace(config.anchor, until=0.25))
 
 
