@@ -120,7 +120,7 @@ class AnchorConfig:
             this share of all tokens.
         gamma: Weight of the anchor loss.
         warmup: Share of the training over which gamma rises from 0.
-        fade: Let gamma fall back to 0, linearly, after that.
+        fade: Let gamma fall back to 0, linearly, from the end of the warm-up to `until`.
         until: Share of the training after which gamma is 0; a step then costs no anchor loss.
         positions: Anchor loss at all anchors (the published code) or only masked ones (the theory).
         every: Of those, only one position in so many, others each time; the loss is scaled up.

@@ -23,7 +23,7 @@ from adlm.process.schedule import make_schedule
 from adlm.reasoning.plan import Plan, Settings
 from adlm.reasoning.train import train as train_to_reason
 from adlm.recipes import recipe
-from adlm.studies.anchoring import LONGER
+from adlm.studies.anchoring import EARLY, LONGER
 from adlm.train.run import train
 from tests.conftest import make_config, small_corpus
 
@@ -115,6 +115,22 @@ def test_what_is_said_of_anchoring_is_what_was_measured():
         assert figure in said[1], row["row"]
         if row["row"] in ("MDLM", "MDLM, larger", "ADLM", *LONGER, *LONGER.values()):
             assert figure in said[0]
+
+
+def test_what_is_said_of_twice_the_tokens_is_what_was_measured():
+    leads = []
+    for name in ("study-anchoring-long", "study-anchoring"):
+        rows = json.loads((ROOT / "results" / f"{name}.json").read_text())["rows"]
+        ppl = {row["row"]: row["test_ppl_mean"] for row in rows}
+        leads += [
+            f"{100 * (1 - ppl[EARLY] / ppl[other]):.1f} %" for other in ("MDLM", LONGER[EARLY])
+        ]
+    long = (ROOT / "results" / "study-anchoring-long.txt").read_text().replace("\n", " ")
+    readme = (ROOT / "README.md").read_text().replace("\n", " ")
+    for lead in leads:
+        assert lead in long
+        assert lead in readme
+    assert f"{ppl[EARLY]:.2f}" in readme
 
 
 def test_the_follower_of_the_readme_knows_every_command(monkeypatch):
