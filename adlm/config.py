@@ -88,7 +88,10 @@ class ProcessConfig:
     Attributes:
         schedule: Noise schedule alpha_t: log-linear, cosine, polynomial or polynomial:POWER.
         masking: exact-k (same bound, less variance) or bernoulli (the published code's).
-        times: How the times of a batch are drawn: stratified, antithetic or uniform.
+        times: How the times of a batch are drawn: stratified, antithetic, uniform, or
+            bell:CENTRE:WIDTH (more often in the middle; not with the bound's weight).
+        weight: What a row counts in training: bound (the bound is minimised), flat (every hidden
+            token alike) or clamp:MOST. Reported figures are the bound in any case.
         steps: Discrete time steps T; 0 = continuous time.
         eps: Smallest time that bernoulli masking draws.
         conditioned: Let the denoiser see the noise level (needs model.time).
@@ -98,6 +101,7 @@ class ProcessConfig:
     schedule: str = "log-linear"
     masking: str = "exact-k"
     times: str = "stratified"
+    weight: str = "bound"
     steps: int = 0
     eps: float = 0.0
     conditioned: bool = False

@@ -59,7 +59,7 @@ def step_rate(
     x = torch.randint(0, vocab.size, (rows, length), generator=generator)
     batch = Batch(x, torch.ones_like(x, dtype=torch.bool)).to(device)
     noise = objective.noise(rows, length, generator)
-    optim = Optimizers(model, config.optim)
+    optim = Optimizers(model, config.optim, precision)
     share = rows / config.train.batch  # the optimiser steps once a batch
 
     def step(progress: float) -> None:

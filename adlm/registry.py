@@ -16,6 +16,7 @@ HOMES = {
     "dataset": "adlm.data.sets",
     "schedule": "adlm.process",
     "times": "adlm.process",
+    "weight": "adlm.process",
     "masking": "adlm.process",
     "anchors": "adlm.process",
     "objective": "adlm.objectives",
@@ -31,12 +32,11 @@ def register(axis: str, name: str) -> Callable[[T], T]:
     """Enter the decorated object under `name`.
 
     Example:
-        >>> @register("times", "always-half")
-        ... def always_half(u):
-        ...     return 0 * u + 0.5
-        >>> lookup("times", "always-half") is always_half
+        >>> @register("masking", "nothing")
+        ... def nothing(x, maskable, noise, mask_id, schedule): ...
+        >>> lookup("masking", "nothing") is nothing
         True
-        >>> _ = _tables["times"].pop("always-half")
+        >>> _ = _tables["masking"].pop("nothing")
     """
 
     def enter(thing: T) -> T:
@@ -63,3 +63,13 @@ def lookup(axis: str, name: str) -> Any:
         kind = {"anchors": "anchor rule"}.get(axis, axis)
         raise UserError(f"there is no {kind} '{name}'{nearest(name, known)}")
     return _tables[axis][name]
+
+
+def create(axis: str, spec: str, field: str, right: str) -> Any:
+    """Make what 'name' or 'name:number:number' names; `field` and `right` are for the sentence."""
+    name, *numbers = spec.split(":")
+    kind = lookup(axis, name)
+    try:
+        return kind(*map(float, numbers))
+    except (TypeError, ValueError):
+        raise UserError(f"{field} '{spec}' must be {right}") from None

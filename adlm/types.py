@@ -61,15 +61,15 @@ class View:
 
     z: Tensor  # (B, L) tokens it sees
     wanted: Tensor  # (B, L) bool: positions whose token is predicted
-    weight: Tensor  # (B,) factor of a row's cross-entropy
+    weight: Tensor  # (B,) factor of a row's cross-entropy: the bound's, or training's own
     segment: Tensor | None = None  # (B, L)
     sigma: Tensor | None = None  # (B,) noise level
 
 
 @dataclass(frozen=True)
 class Score:
-    """Negative log-likelihood, or its upper bound, in nats."""
+    """Negative log-likelihood, or its upper bound, in nats (in training, as weighted there)."""
 
     total: Tensor  # scalar with gradients: what is minimised, summed over the batch
-    rows: Tensor  # (B,) without gradients: the NLL or NELBO alone
+    rows: Tensor  # (B,) without gradients: the same without the anchor loss, by row
     anchor: Tensor | None = None  # (B,) without gradients: the anchor loss, before gamma

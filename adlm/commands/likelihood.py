@@ -14,6 +14,7 @@ from adlm.errors import UserError
 from adlm.eval.likelihood import describe, evaluator, score, spread
 from adlm.models.hub import load_model
 from adlm.objectives.base import make
+from adlm.objectives.mdlm import of_bound
 from adlm.results import stamped, write_json
 from adlm.train import checkpoint
 from adlm.train.checkpoint import Checkpoint
@@ -80,7 +81,8 @@ def start(
     chosen = choose(saved, data)
     rows = open_rows(chosen, split, saved.vocab)
     auto = estimator == "auto"
-    objective = evaluator(saved.config, saved.vocab) if auto else make(saved.config, saved.vocab)
+    make_objective = evaluator if auto else lambda config, vocab: make(of_bound(config), vocab)
+    objective = make_objective(saved.config, saved.vocab)
     model = load_model(saved, where)
     found = score(model, objective, rows, spread(len(rows), limit), draws, seed, batch, where, how)
     if not math.isfinite(found.nll):

@@ -23,6 +23,7 @@ from adlm.data.vocab import Vocab
 from adlm.device import autocast
 from adlm.models.denoiser import Denoiser
 from adlm.objectives.base import Objective, make
+from adlm.objectives.mdlm import of_bound
 from adlm.progress import Bar
 from adlm.types import Noise
 
@@ -63,6 +64,7 @@ class Likelihood:
 
 def evaluator(config: Config, vocab: Vocab) -> Objective:
     """The objective that scores: the least noisy unbiased estimator of the model's own bound."""
+    config = of_bound(config)
     process = config.process
     timed = process.conditioned or process.steps > 0
     masking = "bernoulli" if timed else "exact-k"

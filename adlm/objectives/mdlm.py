@@ -3,10 +3,13 @@
     NELBO = E_t E_{z_t ~ q(.|x)} [ weight(t) * sum_{l: z_t^l = m} -log <x_theta^l(z_t), x^l> ]
 
 with weight -alpha'/(1 - alpha) in continuous time, T (alpha_s - alpha_t)/(1 - alpha_t) with T
-discrete steps, and n/k with exactly k of n tokens hidden.
+discrete steps, and n/k with exactly k of n tokens hidden. Training may draw other times and weigh
+rows otherwise (`process.times`, `process.weight`); `of_bound` is the configuration that scores.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import torch
 
@@ -17,6 +20,8 @@ from adlm.errors import UserError
 from adlm.objectives.base import Base
 from adlm.process.mask import discrete
 from adlm.process.schedule import make_schedule
+from adlm.process.times import make_times
+from adlm.process.weight import make_weight
 from adlm.registry import register
 from adlm.types import Batch, Noise, Noised, View
 
@@ -32,7 +37,8 @@ class MaskedDiffusion(Base):
         process = config.process
         self.mask = vocab.mask
         self.schedule = make_schedule(process.schedule)
-        self.times = registry.lookup("times", process.times)
+        self.times = make_times(process.times)
+        self.weight = make_weight(process.weight)
         self.masking = registry.lookup("masking", process.masking)
         self.steps, self.eps, self.remask = process.steps, process.eps, process.remask
         self.conditioned = process.conditioned
@@ -54,6 +60,11 @@ class MaskedDiffusion(Base):
         if exact_k and self.eps:
             raise UserError(
                 f"process.eps is bernoulli masking's: it must be 0 with exact-k, found {self.eps}"
+            )
+        if process.weight == "bound" and not self.times.even:
+            raise UserError(
+                f"process.times {process.times} are not uniform, so the loss with process.weight "
+                "bound is no bound: take flat or clamp:MOST"
             )
         time = f"{self.steps} steps" if self.steps else "continuous time"
         self.estimator = f"NELBO, {process.masking}" + ("" if exact_k else f", {time}")
@@ -79,4 +90,10 @@ class MaskedDiffusion(Base):
         segment = batch.segment
         if segment is None and not bool(batch.valid.all()):
             segment = torch.where(batch.valid, 0, -1)
-        return View(noised.z, noised.masked, noised.weight, segment, sigma)
+        return View(noised.z, noised.masked, self.weight(noised.weight), segment, sigma)
+
+
+def of_bound(config: Config) -> Config:
+    """The configuration whose loss is the bound itself, whatever is minimised in training."""
+    times = config.process.times if make_times(config.process.times).even else "stratified"
+    return replace(config, process=replace(config.process, times=times, weight="bound"))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from adlm.errors import UserError
-from adlm.registry import lookup, register
+from adlm.registry import create, register
 
 
 class Schedule(Protocol):
@@ -114,11 +114,4 @@ def make_schedule(spec: str) -> Schedule:
         >>> make_schedule("polynomial:3").power
         3.0
     """
-    name, _, parameter = spec.partition(":")
-    kind = lookup("schedule", name)
-    if not parameter:
-        return kind()
-    try:
-        return kind(float(parameter))
-    except (TypeError, ValueError):
-        raise UserError(f"process.schedule '{spec}' must be a name, or polynomial:POWER") from None
+    return create("schedule", spec, "process.schedule", "a name, or polynomial:POWER")

@@ -85,7 +85,7 @@ class Trainer:
         self.at = self.within = self.step = 0
         self.seconds = 0.0
         self.batches: tuple[tuple[int, int], list[list[int]]] | None = None  # of an epoch
-        self.optim = Optimizers(self.model, self.stage_optim())
+        self.optim = Optimizers(self.model, self.stage_optim(), self.precision)
 
     @property
     def finished(self) -> bool:
@@ -110,7 +110,7 @@ class Trainer:
         hub.fill(self.model, _part(tensors, "weights."), path)
         self.at, self.within, self.step = state["stage"], state["within"], state["step"]
         self.seconds = state["seconds"]
-        self.optim = Optimizers(self.model, self.stage_optim())
+        self.optim = Optimizers(self.model, self.stage_optim(), self.precision)
         self.optim.load(_part(tensors, "optim."))
 
     def fit(self, stop: StopFlag) -> None:
@@ -148,7 +148,7 @@ class Trainer:
         console.print(f"stage {self.at}: {found['accuracy']:.1%} of {found['items']} valid items")
         log.write({"step": self.step, "stage": self.at, "valid_accuracy": found["accuracy"]})
         self.at, self.within = self.at + 1, 0
-        self.optim = Optimizers(self.model, self.stage_optim())
+        self.optim = Optimizers(self.model, self.stage_optim(), self.precision)
 
     def advance(self, rows: list[Sequence], stage: Stage) -> float:
         """One step; returns the mean loss of its labels in nats."""

@@ -23,7 +23,7 @@ from adlm.data.corpus import open_rows, open_vocab
 from adlm.data.loader import Order, share
 from adlm.data.vocab import Vocab
 from adlm.errors import RunStopped, UserError
-from adlm.eval.likelihood import score, spread
+from adlm.eval.likelihood import evaluator, score, spread
 from adlm.models import hub
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
@@ -45,7 +45,7 @@ from adlm.types import Batch, Noise
 class Step:
     """What one optimiser step tells."""
 
-    nats: float  # NLL or NELBO of the global batch
+    nats: float  # loss of the global batch without the anchor's: NLL, NELBO or training's own
     anchor: float  # its anchor loss, before gamma
     tokens: int
     grad_norm: float
@@ -79,6 +79,7 @@ class Trainer:
         torch.manual_seed(config.train.seed)
         self.model = build(config, self.vocab.size).to(device)
         self.objective = make(config, self.vocab)
+        self.bound = evaluator(config, self.vocab)  # what is reported
         if isinstance(self.model, Anchored) and self.model.table() is not None:
             self.model.set_table(Table.count(self.rows, self.vocab.size))
         if config.train.compile:
@@ -87,12 +88,13 @@ class Trainer:
                     module.compile()
         idle = config.model.bridge == "hidden"  # its anchor head rests while gamma is 0
         self.scorer = world.wrap(Scorer(self.model, self.objective), device, idle)
-        self.optim = Optimizers(self.model, config.optim)
+        self.optim = Optimizers(self.model, config.optim, self.precision)
         self.ema = Ema(self.model, config.optim.ema)
         self.step = 0
         self.tokens = 0
         self.seconds = 0.0
         self.recent: list[Step] = []  # steps since the last line of metrics
+        self.said = ""  # the last validation, for the progress bar
 
     def resume(self, path: Path) -> None:
         """Take up a checkpoint."""
@@ -103,6 +105,9 @@ class Trainer:
         if state.get("data") != self.rows.store.key:
             raise UserError(f"the training data are not those of {path}: they have changed since")
         hub.fill(self.model, _part(tensors, "weights."), path)
+        if self.config.train.precision == "auto" and state.get("precision") == "fp32":
+            self.precision = "fp32"  # as it began, so that the bits are the same
+            self.optim = Optimizers(self.model, self.config.optim, self.precision)
         self.optim.load(_part(tensors, "optim."))
         self.ema.load(_part(tensors, "ema."))
         self.step, self.tokens = state["step"], state["tokens"]
@@ -121,8 +126,7 @@ class Trainer:
                 if self.step % cfg.log_every == 0 or self.step == cfg.steps:
                     rate = (self.tokens - first_token) / (time.monotonic() - began)
                     record = {"step": self.step, "tokens": self.tokens, **averages(self.recent)}
-                    loss = record["loss"]
-                    bar.update(self.step, f"loss {loss:.3f} ppl {_ppl(loss):.1f} {rate:,.0f} tok/s")
+                    bar.update(self.step, f"loss {record['loss']:.3f}{self.said} {rate:,.0f} tok/s")
                     if log:
                         log.write({**record, "tokens_per_s": rate, "seconds": seconds})
                     self.recent = []
@@ -193,7 +197,7 @@ class Trainer:
             with self.ema.swapped():
                 found = score(
                     self.model,
-                    self.objective,
+                    self.bound,
                     self.valid,
                     spread(len(self.valid), cfg.eval_rows),
                     device=self.device,
@@ -202,6 +206,7 @@ class Trainer:
                 )
             if not math.isfinite(found.nll):
                 raise RunStopped(f"the validation loss is not finite at step {self.step}")
+            self.said = f" valid ppl {found.ppl:.1f}"
             log.write(
                 {
                     "step": self.step,
@@ -226,6 +231,7 @@ class Trainer:
                 "tokens": self.tokens,
                 "seconds": seconds,
                 "data": self.rows.store.key,
+                "precision": self.precision,
                 "recent": [vars(step) for step in self.recent],
             }
             keep = self.config.train.keep
@@ -260,9 +266,6 @@ def averages(steps: list[Step]) -> dict[str, float]:
 def _due(step: int, every: int) -> bool:
     return every > 0 and step % every == 0
 
-
-def _ppl(nll: float) -> float:
-    return math.exp(min(nll, 700.0))
 
 
 def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Any]:

@@ -9,12 +9,13 @@ from torch import Tensor, nn
 
 from adlm.config import OptimConfig
 from adlm.nn.transformer import Trunk
+from adlm.train.muon import Muon
 
 
 class Optimizers:
     """AdamW alone, or Muon for the trunk's matrices beside AdamW for everything else."""
 
-    def __init__(self, model: nn.Module, config: OptimConfig):
+    def __init__(self, model: nn.Module, config: OptimConfig, precision: str = "fp32"):
         self.config = config
         matrices = trunk_matrices(model) if config.name == "muon" else []
         taken = {id(p) for p in matrices}
@@ -34,8 +35,8 @@ class Optimizers:
             "adamw": torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=True)
         }
         if matrices:
-            self.all["muon"] = torch.optim.Muon(
-                matrices, lr=config.muon_lr, momentum=0.95, weight_decay=config.weight_decay
+            self.all["muon"] = Muon(
+                matrices, config.muon_lr, weight_decay=config.weight_decay, precision=precision
             )
         self.base = {
             name: [group["lr"] for group in optimizer.param_groups]

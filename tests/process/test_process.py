@@ -7,10 +7,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adlm import registry
 from adlm.errors import UserError
 from adlm.process.mask import bernoulli, exact_k
 from adlm.process.schedule import make_schedule
+from adlm.process.times import make_times
+from adlm.process.weight import make_weight
 from adlm.types import Noise
 
 SCHEDULES = ["log-linear", "cosine", "polynomial", "polynomial:0.7"]
@@ -44,7 +45,7 @@ def test_bad_schedule_is_one_sentence(spec):
 @pytest.mark.parametrize("name", ["uniform", "antithetic", "stratified"])
 @pytest.mark.parametrize("count", [1, 2, 5, 64])
 def test_times_are_uniform_on_the_unit_interval(name, count):
-    draw = registry.lookup("times", name)
+    draw = make_times(name)
     u = torch.rand(4000, count, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     t = torch.stack([draw(row) for row in u]).flatten()
     assert t.min() > 0
@@ -57,9 +58,34 @@ def test_times_are_uniform_on_the_unit_interval(name, count):
 @pytest.mark.parametrize("name", ["antithetic", "stratified"])
 def test_spread_times_vary_less(name):
     u = torch.rand(2000, 8, generator=torch.Generator().manual_seed(0))
-    spread = torch.stack([registry.lookup("times", name)(row) for row in u]).mean(dim=1).var()
-    plain = torch.stack([registry.lookup("times", "uniform")(row) for row in u]).mean(dim=1).var()
+    spread = torch.stack([make_times(name)(row) for row in u]).mean(dim=1).var()
+    plain = torch.stack([make_times("uniform")(row) for row in u]).mean(dim=1).var()
     assert spread < 0.1 * plain
+
+
+@pytest.mark.parametrize(("centre", "width"), [(0.5, 0.2), (0.3, 0.1), (1.0, 0.4)])
+def test_bell_times_have_the_normal_distribution_between_its_edges(centre, width):
+    u = torch.rand(4000, 8, generator=torch.Generator().manual_seed(0))
+    t = torch.stack([make_times(f"bell:{centre}:{width}")(row) for row in u]).flatten().double()
+    assert t.min() >= 0.02
+    assert t.max() <= 1
+    normal = torch.distributions.Normal(torch.tensor(centre, dtype=torch.float64), width)
+    low, high = (normal.cdf(torch.tensor(edge)) for edge in (0.02, 1.0))
+    grid = torch.linspace(0.05, 0.95, 19, dtype=torch.float64)
+    wanted = (normal.cdf(grid) - low) / (high - low)
+    assert ((t[None] <= grid[:, None]).double().mean(dim=1) - wanted).abs().max() < 0.01
+
+
+@pytest.mark.parametrize("spec", ["bell:2", "bell:0.5:0", "bell:x", "bell:0.5:0.2:3", "stratified:1"])
+def test_bad_times_are_one_sentence(spec):
+    with pytest.raises(UserError):
+        make_times(spec)
+
+
+@pytest.mark.parametrize("spec", ["clamp:0", "clamp:-1", "clamp:nan", "flat:3", "flatt"])
+def test_a_bad_weight_is_one_sentence(spec):
+    with pytest.raises(UserError):
+        make_weight(spec)
 
 
 @settings(max_examples=60, deadline=None)
