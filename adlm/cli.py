@@ -41,6 +41,7 @@ COMMANDS = {
     "anchors": ("anchors:start", "show a text with its anchors"),
     "study anchoring": ("study:anchoring", "ADLM and A2R against their baselines, over seeds"),
     "study ablate": ("study:ablate", "change one setting of anchoring at a time"),
+    "study times": ("study:times", "how MDLM learns best: times, weights, rates and batch"),
     "study reasoning": ("reason:study", "reasoning methods on one task, over seeds"),
     "reason train": ("reason:train", "train a model to reason: task x method"),
     "reason eval": ("reason:evaluate", "accuracy, sound traces and cost of a reasoning model"),

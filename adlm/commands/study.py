@@ -1,4 +1,4 @@
-"""`adlm study anchoring` and `adlm study ablate`."""
+"""`adlm study anchoring`, `adlm study ablate` and `adlm study times`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from adlm.config import check
 from adlm.studies import ablate as ablation
 from adlm.studies import anchoring as comparison
+from adlm.studies import times as search
 from adlm.studies.runner import Study, gather, run, save
 
 AXES = ["gamma", "tau", "rule", "positions", "every", "until", "bridge", "shared", "depth", "conv"]
@@ -76,4 +77,36 @@ def ablate(
     check(seeds >= 1, "--seeds", seeds, "at least 1")
     rows = ablation.rows(axes, tokens)
     study = Study("ablation", rows, dict.fromkeys(rows, seeds), Path(home))
+    save(study, gather(study) if peek else run(study, workers, threads), Path(out))
+
+
+def times(
+    tokens: int = 1_500_000,
+    seeds: int = 2,
+    only: list[str] | None = None,
+    workers: int = 1,
+    threads: int = 0,
+    peek: bool = False,
+    home: str = "runs/study-times",
+    out: str = "results/study-times.json",
+) -> None:
+    """Search how MDLM learns best: times, weights, masking, learning rates and batch.
+
+    One setting of laptop-mdlm is changed at a time; choose by the validation PPL. Stopped at any
+    moment, the same command goes on.
+
+    Args:
+        tokens: Training tokens of each run.
+        seeds: Seeds of each row.
+        only: Only these rows of the table, as a list; all by default.
+        workers: Runs at a time.
+        threads: Threads of each run; 0 = its share of the cores.
+        peek: Run nothing, only write the result of the runs that are done.
+        home: Folder of the runs.
+        out: Result file; a table (.md) and a plot (.png) are written beside it.
+    """
+    check(tokens >= 1, "--tokens", tokens, "at least 1")
+    check(seeds >= 1, "--seeds", seeds, "at least 1")
+    rows = search.rows(tokens, only or ())
+    study = Study("times", rows, dict.fromkeys(rows, seeds), Path(home), shown=search.SHOWN)
     save(study, gather(study) if peek else run(study, workers, threads), Path(out))

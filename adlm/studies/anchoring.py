@@ -42,6 +42,14 @@ def budget(config: Config, tokens: int) -> Config:
     return replace(config, train=train)
 
 
+def chosen(rows: dict[str, Config], only: Sequence[str]) -> dict[str, Config]:
+    """The rows of these names, or all."""
+    for name in only:
+        if name not in rows:
+            raise UserError(f"the study has no row '{name}'{nearest(name, rows)}")
+    return {name: config for name, config in rows.items() if name in (only or rows)}
+
+
 def basic() -> Config:
     """A simpler ADLM: a head of its own, embedding bridge, constant gamma, masked anchors."""
     anchor = AnchorConfig(gamma=1.0)
@@ -99,10 +107,7 @@ def rows(tokens: int, only: Sequence[str] = ()) -> dict[str, Config]:
     for name, longer in LONGER.items():
         more = training_flops(made[name], vocab.size) / training_flops(mdlm, vocab.size)
         out[longer] = budget(mdlm, round(more * tokens))
-    for name in only:
-        if name not in out:
-            raise UserError(f"the study has no row '{name}'{nearest(name, out)}")
-    return {name: config for name, config in out.items() if name in (only or out)}
+    return chosen(out, only)
 
 
 def seeds(names: list[str], most: int) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from adlm.progress import console
 from adlm.results import stamped, write_json
 from adlm.studies import pool, worker
 from adlm.studies.pool import Job
-from adlm.studies.worker import DRAWS, TEST_ROWS
+from adlm.studies.worker import DRAWS, TEST_ROWS, VALID, VALID_ROWS
 from adlm.train.log import read
 from adlm.train.run import hold
 from adlm.viz.plots import Line, curves, require
@@ -58,6 +58,7 @@ class Study:
     seeds: dict[str, int]  # row -> number of seeds
     home: Path
     pairs: Pairs = ()  # rows to be compared seed by seed
+    shown: tuple[str, ...] = ()  # rows of the picture, at most six; the first six by default
 
     def cells(self) -> list[Cell]:
         """All runs, the first seed of every row before the second of any."""
@@ -89,7 +90,8 @@ def estimate(study: Study, workers: int, threads: int) -> float:
 def work(study: Study, cell: Cell) -> float:
     """Tokens of a run; a scored token costs about a third of a trained one."""
     cfg = cell.config.train
-    scored = cfg.steps // (cfg.eval_every or cfg.steps) * cfg.eval_rows + TEST_ROWS * DRAWS
+    scored = cfg.steps // (cfg.eval_every or cfg.steps) * cfg.eval_rows
+    scored += (TEST_ROWS + VALID_ROWS) * DRAWS
     return study.tokens(cell.config) + scored * cell.config.data.length / 3
 
 
@@ -131,6 +133,7 @@ def gather(study: Study) -> dict[str, Any]:
             continue
         results = [json.loads(c.result.read_text()) for c in cells]
         ppl = np.array([r["ppl"] for r in results])
+        valid = [json.loads((c.folder / VALID).read_text(encoding="utf-8"))["ppl"] for c in cells]
         rows.append(
             {
                 "row": row,
@@ -138,6 +141,7 @@ def gather(study: Study) -> dict[str, Any]:
                 "tokens": study.tokens(config),
                 "training_flops": study.tokens(config) * training_flops(config, vocab.size),
                 "seeds": [c.seed for c in cells],
+                "valid_ppl": valid,
                 "test_ppl": ppl.tolist(),
                 "test_ppl_mean": float(ppl.mean()),
                 "test_ppl_sd": float(ppl.std(ddof=1)) if len(ppl) > 1 else None,
@@ -209,7 +213,7 @@ def table(result: dict[str, Any]) -> str:
         count, size = len(row["seeds"]), f"{row['parameters']:,}"
         spent = f"{row['tokens'] / 1e6:.1f} M | {row['training_flops'] / 1e12:.0f}"
         figure = f"{bound}{row['test_ppl_mean']:.2f}{sd}"
-        valid = f"{bound}{math.exp(row['curve']['valid_nll_mean'][-1]):.2f}"
+        valid = f"{bound}{validation(row):.2f}"
         lines.append(f"| {row['row']} | {size} | {spent} | {count} | {valid} | {figure} |")
     for pair in result["pairs"]:
         each = ", ".join(f"{d:+.2f}" for d in pair["test_ppl"])
@@ -221,9 +225,20 @@ def table(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def plot_lines(result: dict[str, Any]) -> Iterator[Line]:
+def validation(row: dict[str, Any]) -> float:
+    """Mean validation PPL over seeds; files from before it was scored apart have the curve's."""
+    if "valid_ppl" in row:
+        return float(np.mean(row["valid_ppl"]))
+    return math.exp(row["curve"]["valid_nll_mean"][-1])
+
+
+MOST_LINES = 6  # of a picture that can still be read
+
+
+def plot_lines(result: dict[str, Any], shown: Sequence[str] = ()) -> Iterator[Line]:
     """Validation PPL against tokens, with a band of one sd over seeds."""
-    for row in result["rows"]:
+    rows = [row for row in result["rows"] if not shown or row["row"] in shown]
+    for row in rows[:MOST_LINES]:
         points = row["curve"]
         mean = points["valid_nll_mean"]
         sd = points["valid_nll_sd"]
@@ -240,7 +255,7 @@ def save(study: Study, result: dict[str, Any], out: Path) -> None:
     """JSON, table and plot, and where they are."""
     write_json(out, result)
     out.with_suffix(".md").write_text(table(result) + "\n", encoding="utf-8")
-    lines = list(plot_lines(result))
+    lines = list(plot_lines(result, study.shown))
     curves(out.with_suffix(".png"), {study.name: lines}, "tokens", "validation PPL", log_y=True)
     print(table(result))
     print(f"written to {out}, {out.with_suffix('.md')} and {out.with_suffix('.png')}")

@@ -10,8 +10,9 @@ from adlm.commands.likelihood import start as likelihood
 from adlm.config import from_dict
 from adlm.train.run import train
 
-TEST_ROWS = 2048  # of the test split, spread evenly
+TEST_ROWS, VALID_ROWS = 2048, 1024  # of the two splits, spread evenly
 DRAWS = 4
+VALID = "valid.json"  # beside result.json: settings are chosen by it, never by the test split
 
 
 def work(folder: str, values: dict[str, Any]) -> int:
@@ -19,6 +20,7 @@ def work(folder: str, values: dict[str, Any]) -> int:
     home = Path(folder)
     if code := train(from_dict(values), home, resume=True):
         return code
+    likelihood(str(home), split="valid", limit=VALID_ROWS, draws=DRAWS, out=str(home / VALID))
     likelihood(str(home), limit=TEST_ROWS, draws=DRAWS, out=str(home / "result.json"))
     shutil.rmtree(home / "checkpoints")  # the figures stay
     return 0

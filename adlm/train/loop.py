@@ -267,6 +267,5 @@ def _due(step: int, every: int) -> bool:
     return every > 0 and step % every == 0
 
 
-
 def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Any]:
     return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

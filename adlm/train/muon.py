@@ -74,7 +74,9 @@ def orthogonal(matrices: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         True
     """
     tall = matrices.shape[-2] > matrices.shape[-1]
-    x = (matrices.mT if tall else matrices).to(dtype or matrices.dtype)  # the smaller side is the rows
+    x = (matrices.mT if tall else matrices).to(
+        dtype or matrices.dtype
+    )  # the smaller side is the rows
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
     a, b, c = COEFFICIENTS
     for _ in range(STEPS):

@@ -76,7 +76,9 @@ def test_bell_times_have_the_normal_distribution_between_its_edges(centre, width
     assert ((t[None] <= grid[:, None]).double().mean(dim=1) - wanted).abs().max() < 0.01
 
 
-@pytest.mark.parametrize("spec", ["bell:2", "bell:0.5:0", "bell:x", "bell:0.5:0.2:3", "stratified:1"])
+@pytest.mark.parametrize(
+    "spec", ["bell:2", "bell:0.5:0", "bell:x", "bell:0.5:0.2:3", "stratified:1"]
+)
 def test_bad_times_are_one_sentence(spec):
     with pytest.raises(UserError):
         make_times(spec)

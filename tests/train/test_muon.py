@@ -34,7 +34,9 @@ def test_updates_are_those_of_torch_up_to_its_bf16(precision, off):
 
 @pytest.mark.parametrize("shape", [(5, 5), (12, 5), (5, 12)])
 def test_singular_values_become_about_one_and_directions_stay(shape):
-    matrices = torch.randn(3, *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    matrices = torch.randn(
+        3, *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2)
+    )
     turned = orthogonal(matrices)
     u, s, vh = torch.linalg.svd(turned, full_matrices=False)
     assert turned.dtype == torch.float64
