@@ -1,4 +1,4 @@
-"""The weight of a row's cross-entropy in what is minimised, as a function of its weight in the bound.
+"""What a row counts in training, as a function of its weight in the bound.
 
 What is reported is always the bound. What is minimised may be weighted as it learns best: the
 bound's own weight, 1 / t, gives a row with few hidden tokens as much of the gradient as one with
@@ -53,7 +53,7 @@ class Clamp:
     """
 
     def __init__(self, most: float = 1.5):
-        if not 0 < most:
+        if not most > 0:
             raise UserError(f"process.weight clamp:MOST needs a number above 0, found {most:g}")
         self.most = most
 

@@ -36,7 +36,7 @@ class Muon(torch.optim.Optimizer):
         self.dtype = torch.bfloat16 if precision == "bf16" else None
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """One update of every matrix that has a gradient."""
         assert closure is None
         for group in self.param_groups:
@@ -74,9 +74,8 @@ def orthogonal(matrices: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         True
     """
     tall = matrices.shape[-2] > matrices.shape[-1]
-    x = (matrices.mT if tall else matrices).to(
-        dtype or matrices.dtype
-    )  # the smaller side is the rows
+    x = matrices.mT if tall else matrices  # the smaller side is the rows
+    x = x.to(dtype or matrices.dtype)
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
     a, b, c = COEFFICIENTS
     for _ in range(STEPS):

@@ -38,9 +38,9 @@ def test_singular_values_become_about_one_and_directions_stay(shape):
         3, *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2)
     )
     turned = orthogonal(matrices)
-    u, s, vh = torch.linalg.svd(turned, full_matrices=False)
+    s = torch.linalg.svdvals(turned)
     assert turned.dtype == torch.float64
-    assert 0.5 < s.min()
+    assert s.min() > 0.5
     assert s.max() < 1.3
     wanted_u, _, wanted_vh = torch.linalg.svd(matrices, full_matrices=False)
     overlap = torch.einsum("nrk,nrc,nkc->nk", wanted_u, turned, wanted_vh)  # U^T X V's diagonal
