@@ -10,7 +10,7 @@ from adlm.studies import anchoring as comparison
 from adlm.studies import times as search
 from adlm.studies.runner import Study, gather, run, save
 
-AXES = ["gamma", "tau", "rule", "positions", "every", "until", "bridge", "shared", "depth", "conv"]
+AXES = ["gamma", "tau", "rule", "positions", "until", "every", "bridge", "rate", "shared", "depth"]
 
 
 def anchoring(
@@ -23,32 +23,35 @@ def anchoring(
     home: str = "runs/study-anchoring",
     out: str = "results/study-anchoring.json",
 ) -> None:
-    """Train AR, A2R, MDLM, ADLM (with gamma and without) and plain models of equal parameters.
+    """Train AR, A2R, MDLM, ADLM and deep supervision at equal tokens, over several seeds.
 
-    Equal tokens on the default corpus (and MDLM at ADLM's FLOPs), over several seeds. Tells
-    beforehand how long it takes; stopped at any moment, the same command goes on.
+    Beside them MDLM at ADLM's parameters and at the training FLOPs of the others. Tells beforehand
+    how long it takes; stopped at any moment, the same command goes on.
 
     Args:
         tokens: Training tokens of each run.
-        seeds: Seeds of MDLM and ADLM; causal, published, thinned and gamma 0 rows have one fewer.
+        seeds: Seeds of each row.
         only: Only these rows of the table, as a list: '[AR, MDLM, ADLM]'; all by default.
         workers: Runs at a time.
         threads: Threads of each run; 0 = its share of the cores.
         peek: Run nothing, only write the result of the runs that are done.
         home: Folder of the runs.
-        out: Result file; a table (.md) and a plot (.png) are written beside it.
+        out: Result file; a table (.md) and a plot (.png) are written beside it. Runs that are in
+            it already, with the same settings, are not done again.
     """
     check(tokens >= 1, "--tokens", tokens, "at least 1")
     check(seeds >= 1, "--seeds", seeds, "at least 1")
     rows = comparison.rows(tokens, only or ())
-    counts = comparison.seeds(list(rows), seeds)
-    study = Study("anchoring", rows, counts, Path(home), comparison.PAIRS)
+    counts = dict.fromkeys(rows, seeds)
+    study = Study(
+        "anchoring", rows, counts, Path(home), comparison.PAIRS, comparison.SHOWN, Path(out)
+    )
     save(study, gather(study) if peek else run(study, workers, threads), Path(out))
 
 
 def ablate(
     axes: list[str] = AXES,
-    tokens: int = 6_000_000,
+    tokens: int = 1_500_000,
     seeds: int = 1,
     workers: int = 1,
     threads: int = 0,
@@ -56,11 +59,10 @@ def ablate(
     home: str = "runs/study-ablate",
     out: str = "results/study-ablate.json",
 ) -> None:
-    """Change one setting of a basic ADLM at a time.
+    """Change one setting of laptop-adlm, the paper's system, at a time.
 
-    gamma, tau, rule, positions, bridge, shared (anchor head; what the recipe is made of), every and
-    until (how much of the anchor loss it needs), depth, conv; beside a plain MDLM and one of the
-    basic ADLM's parameters.
+    gamma, tau, rule, positions, until and every (the anchor loss), bridge, rate (of the bridge),
+    shared (anchor head) and depth (the network); beside a plain MDLM and one of its parameters.
 
     Args:
         axes: Which settings, as a list: '[gamma, bridge]'; bridge=softmax takes only those rows of
@@ -71,12 +73,13 @@ def ablate(
         threads: Threads of each run; 0 = its share of the cores.
         peek: Run nothing, only write the result of the runs that are done.
         home: Folder of the runs.
-        out: Result file; a table (.md) and a plot (.png) are written beside it.
+        out: Result file; a table (.md) and a plot (.png) are written beside it. Runs that are in
+            it already, with the same settings, are not done again.
     """
     check(tokens >= 1, "--tokens", tokens, "at least 1")
     check(seeds >= 1, "--seeds", seeds, "at least 1")
     rows = ablation.rows(axes, tokens)
-    study = Study("ablation", rows, dict.fromkeys(rows, seeds), Path(home))
+    study = Study("ablation", rows, dict.fromkeys(rows, seeds), Path(home), before=Path(out))
     save(study, gather(study) if peek else run(study, workers, threads), Path(out))
 
 
@@ -103,10 +106,12 @@ def times(
         threads: Threads of each run; 0 = its share of the cores.
         peek: Run nothing, only write the result of the runs that are done.
         home: Folder of the runs.
-        out: Result file; a table (.md) and a plot (.png) are written beside it.
+        out: Result file; a table (.md) and a plot (.png) are written beside it. Runs that are in
+            it already, with the same settings, are not done again.
     """
     check(tokens >= 1, "--tokens", tokens, "at least 1")
     check(seeds >= 1, "--seeds", seeds, "at least 1")
     rows = search.rows(tokens, only or ())
-    study = Study("times", rows, dict.fromkeys(rows, seeds), Path(home), shown=search.SHOWN)
+    counts = dict.fromkeys(rows, seeds)
+    study = Study("times", rows, counts, Path(home), shown=search.SHOWN, before=Path(out))
     save(study, gather(study) if peek else run(study, workers, threads), Path(out))

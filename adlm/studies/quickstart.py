@@ -1,4 +1,4 @@
-"""The four laptop models at one budget: trained, scored on the test split, made to write.
+"""The five laptop models at one budget: trained, scored on the test split, made to write.
 
 Every model is a run of its own; what is finished is never done again.
 """
@@ -23,7 +23,7 @@ from adlm.train.log import read
 from adlm.train.run import train
 from adlm.viz.html import replay
 
-RECIPES = ("laptop-ar", "laptop-mdlm", "laptop-a2r", "laptop-adlm")
+RECIPES = ("laptop-ar", "laptop-a2r", "laptop-mdlm", "laptop-adlm", "laptop-deep")
 PROMPT = "My fellow citizens"
 HOLES = "The [MASK] of the [MASK] is the duty of the Congress of the United States [MASK:6] ."
 # how each kind of model writes best among what was tried; the first is shown first

@@ -1,4 +1,8 @@
-"""Run a grid of configurations over seeds; every finished run is kept and never done again."""
+"""Run a grid of configurations over seeds; every finished run is kept and never done again.
+
+A finished run is one whose figures are in the study's folder, or in an earlier result file with the
+same configuration: a study that others have published can be gone on with, seed by seed.
+"""
 
 from __future__ import annotations
 
@@ -59,6 +63,7 @@ class Study:
     home: Path
     pairs: Pairs = ()  # rows to be compared seed by seed
     shown: tuple[str, ...] = ()  # rows of the picture, at most six; the first six by default
+    before: Path | None = None  # an earlier result file, whose runs are not done again
 
     def cells(self) -> list[Cell]:
         """All runs, the first seed of every row before the second of any."""
@@ -74,10 +79,63 @@ class Study:
     def tokens(self, config: Config) -> int:
         return config.train.steps * config.train.batch * config.data.length
 
+    def found(self) -> dict[tuple[str, int], Figures]:
+        """The figures of all finished runs, by row and seed."""
+        known = earlier(self.before, self.rows) if self.before else {}
+        here = {(c.row, c.seed): figures(c) for c in self.cells() if c.done}
+        return {**known, **here}
+
+    def left(self) -> list[Cell]:
+        """The runs still to be done."""
+        found = self.found()
+        return [c for c in self.cells() if (c.row, c.seed) not in found]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What is kept of one run."""
+
+    test_ppl: float
+    test_se: float
+    valid_ppl: float
+    exact: bool
+    data_hash: str
+    tokens: list[int]  # at which the valid split was scored on the way
+    valid_nll: list[float]
+
+
+def figures(cell: Cell) -> Figures:
+    """Of a run in the study's folder."""
+    test = json.loads(cell.result.read_text(encoding="utf-8"))
+    valid = json.loads((cell.folder / VALID).read_text(encoding="utf-8"))
+    log = [r for r in read(cell.folder / "metrics.jsonl") if "valid_nll" in r]
+    return Figures(
+        test["ppl"],
+        test["se_ppl"],
+        valid["ppl"],
+        test["exact"],
+        test["data_hash"],
+        [r["tokens"] for r in log],
+        [r["valid_nll"] for r in log],
+    )
+
+
+def earlier(path: Path, rows: dict[str, Config]) -> dict[tuple[str, int], Figures]:
+    """Of the runs in a result file whose configuration is that of the row today."""
+    if not path.is_file():
+        return {}
+    stored = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    return {
+        (row["row"], seed): Figures(**kept)
+        for row in stored
+        if row["row"] in rows and from_dict(row["config"]) == rows[row["row"]]
+        for seed, kept in zip(row["seeds"], row.get("runs", []), strict=False)
+    }
+
 
 def estimate(study: Study, workers: int, threads: int) -> float:
     """Seconds that the runs still to be done will take, from a real step of each row."""
-    left = [c for c in study.cells() if not c.done]
+    left = study.left()
     kept = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -112,7 +170,7 @@ def run(study: Study, workers: int, threads: int = 0) -> dict[str, Any]:
 
 def work_off(study: Study, workers: int, threads: int) -> None:
     """Say what is left and how long it takes, then do it."""
-    left = [c for c in study.cells() if not c.done]
+    left = study.left()
     done = len(study.cells()) - len(left)
     console.print(f"{study.name}: {len(left)} runs to do, {done} done")
     if left:
@@ -125,31 +183,29 @@ def work_off(study: Study, workers: int, threads: int) -> None:
 
 def gather(study: Study) -> dict[str, Any]:
     """All finished runs as one result."""
-    rows = []
+    found = study.found()
     vocab = open_vocab(next(iter(study.rows.values())).data)
+    rows = []
     for row, config in study.rows.items():
-        cells = [c for c in study.cells() if c.row == row and c.done]
-        if not cells:
+        runs = {seed: found[name, seed] for name, seed in sorted(found) if name == row}
+        if not runs:
             continue
-        results = [json.loads(c.result.read_text()) for c in cells]
-        ppl = np.array([r["ppl"] for r in results])
-        valid = [json.loads((c.folder / VALID).read_text(encoding="utf-8"))["ppl"] for c in cells]
+        ppl = np.array([r.test_ppl for r in runs.values()])
         rows.append(
             {
                 "row": row,
                 "parameters": parameters(config, vocab.size),
                 "tokens": study.tokens(config),
                 "training_flops": study.tokens(config) * training_flops(config, vocab.size),
-                "seeds": [c.seed for c in cells],
-                "valid_ppl": valid,
+                "seeds": list(runs),
                 "test_ppl": ppl.tolist(),
                 "test_ppl_mean": float(ppl.mean()),
                 "test_ppl_sd": float(ppl.std(ddof=1)) if len(ppl) > 1 else None,
-                "test_se_of_one_run": [r["se_ppl"] for r in results],
-                "exact": results[0]["exact"],
-                "curve": curve(cells),
+                "valid_ppl_mean": float(np.mean([r.valid_ppl for r in runs.values()])),
+                "exact": next(iter(runs.values())).exact,
+                "curve": curve(list(runs.values())),
+                "runs": [vars(r) for r in runs.values()],
                 "config": to_dict(config),
-                "data_hash": results[0]["data_hash"],
             }
         )
     if not rows:
@@ -188,14 +244,13 @@ def interval(values: list[float]) -> list[float] | None:
     return [float(np.mean(values) - half), float(np.mean(values) + half)]
 
 
-def curve(cells: list[Cell]) -> dict[str, list[float]]:
+def curve(runs: list[Figures]) -> dict[str, list[float]]:
     """Validation NLL against tokens: mean and sd over seeds."""
-    logs = [[r for r in read(c.folder / "metrics.jsonl") if "valid_nll" in r] for c in cells]
-    steps = min(len(log) for log in logs)
-    values = np.array([[r["valid_nll"] for r in log[:steps]] for log in logs])  # (seeds, steps)
-    spread = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(steps)
+    points = min(len(r.tokens) for r in runs)
+    values = np.array([r.valid_nll[:points] for r in runs])  # (seeds, points)
+    spread = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(points)
     return {
-        "tokens": [r["tokens"] for r in logs[0][:steps]],
+        "tokens": [float(n) for n in runs[0].tokens[:points]],
         "valid_nll_mean": values.mean(axis=0).tolist(),
         "valid_nll_sd": spread.tolist(),
     }
@@ -213,7 +268,7 @@ def table(result: dict[str, Any]) -> str:
         count, size = len(row["seeds"]), f"{row['parameters']:,}"
         spent = f"{row['tokens'] / 1e6:.1f} M | {row['training_flops'] / 1e12:.0f}"
         figure = f"{bound}{row['test_ppl_mean']:.2f}{sd}"
-        valid = f"{bound}{validation(row):.2f}"
+        valid = f"{bound}{row['valid_ppl_mean']:.2f}"
         lines.append(f"| {row['row']} | {size} | {spent} | {count} | {valid} | {figure} |")
     for pair in result["pairs"]:
         each = ", ".join(f"{d:+.2f}" for d in pair["test_ppl"])
@@ -223,13 +278,6 @@ def table(result: dict[str, Any]) -> str:
             said += f"; 95 % interval of their mean: {low:+.2f} to {high:+.2f}"
         lines += ["", f"{said}."]
     return "\n".join(lines)
-
-
-def validation(row: dict[str, Any]) -> float:
-    """Mean validation PPL over seeds; files from before it was scored apart have the curve's."""
-    if "valid_ppl" in row:
-        return float(np.mean(row["valid_ppl"]))
-    return math.exp(row["curve"]["valid_nll_mean"][-1])
 
 
 MOST_LINES = 6  # of a picture that can still be read
