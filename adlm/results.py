@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import subprocess
 import uuid
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -46,5 +48,25 @@ def sync(path: Path) -> None:
 
 
 def stamped(values: dict[str, Any], device: str, precision: str) -> dict[str, Any]:
-    """The values, followed by where and how they were computed."""
-    return {**values, "device": device, "precision": precision, "machine": machine(device)}
+    """The values, followed by where, when, how and by which version they were computed."""
+    return {
+        **values,
+        "device": device,
+        "precision": precision,
+        "machine": machine(device),
+        "date": datetime.now(UTC).date().isoformat(),
+        "commit": commit(),
+    }
+
+
+def commit() -> str | None:
+    """The commit of the source tree that runs, with a + where it has changes; None outside one."""
+    home = Path(__file__).parents[1]
+    if not (home / ".git").exists():  # an installed package, perhaps inside somebody's repository
+        return None
+    words = ["git", "-C", str(home), "describe", "--always", "--dirty=+", "--exclude=*"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None

@@ -31,7 +31,7 @@ def anchoring(
     Args:
         tokens: Training tokens of each run.
         seeds: Seeds of each row.
-        only: Only these rows of the table, as a list: '[AR, MDLM, ADLM]'; all by default.
+        only: Run only these rows of the table, as a list: '[AR, MDLM, ADLM]'; all by default.
         workers: Runs at a time.
         threads: Threads of each run; 0 = its share of the cores.
         peek: Run nothing, only write the result of the runs that are done.
@@ -41,10 +41,17 @@ def anchoring(
     """
     check(tokens >= 1, "--tokens", tokens, "at least 1")
     check(seeds >= 1, "--seeds", seeds, "at least 1")
-    rows = comparison.rows(tokens, only or ())
-    counts = dict.fromkeys(rows, seeds)
+    rows = comparison.rows(tokens)
     study = Study(
-        "anchoring", rows, counts, Path(home), comparison.PAIRS, comparison.SHOWN, Path(out)
+        "anchoring",
+        rows,
+        dict.fromkeys(rows, seeds),
+        Path(home),
+        pairs=comparison.PAIRS,
+        shown=comparison.SHOWN,
+        before=Path(out),
+        budget=tokens,
+        only=only or (),
     )
     save(study, gather(study) if peek else run(study, workers, threads), Path(out))
 
@@ -79,7 +86,9 @@ def ablate(
     check(tokens >= 1, "--tokens", tokens, "at least 1")
     check(seeds >= 1, "--seeds", seeds, "at least 1")
     rows = ablation.rows(axes, tokens)
-    study = Study("ablation", rows, dict.fromkeys(rows, seeds), Path(home), before=Path(out))
+    study = Study(
+        "ablation", rows, dict.fromkeys(rows, seeds), Path(home), before=Path(out), budget=tokens
+    )
     save(study, gather(study) if peek else run(study, workers, threads), Path(out))
 
 
@@ -101,7 +110,7 @@ def times(
     Args:
         tokens: Training tokens of each run.
         seeds: Seeds of each row.
-        only: Only these rows of the table, as a list; all by default.
+        only: Run only these rows of the table, as a list; all by default.
         workers: Runs at a time.
         threads: Threads of each run; 0 = its share of the cores.
         peek: Run nothing, only write the result of the runs that are done.
@@ -111,7 +120,15 @@ def times(
     """
     check(tokens >= 1, "--tokens", tokens, "at least 1")
     check(seeds >= 1, "--seeds", seeds, "at least 1")
-    rows = search.rows(tokens, only or ())
-    counts = dict.fromkeys(rows, seeds)
-    study = Study("times", rows, counts, Path(home), shown=search.SHOWN, before=Path(out))
+    rows = search.rows(tokens)
+    study = Study(
+        "times",
+        rows,
+        dict.fromkeys(rows, seeds),
+        Path(home),
+        shown=search.SHOWN,
+        before=Path(out),
+        budget=tokens,
+        only=only or (),
+    )
     save(study, gather(study) if peek else run(study, workers, threads), Path(out))

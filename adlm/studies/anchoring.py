@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from adlm.config import Config
 from adlm.data.corpus import open_vocab
-from adlm.errors import UserError, nearest
 from adlm.models.sizes import match, training_flops
 from adlm.recipes import recipe
 
@@ -38,19 +36,8 @@ def budget(config: Config, tokens: int) -> Config:
     return replace(config, train=train)
 
 
-def chosen(rows: dict[str, Config], only: Sequence[str]) -> dict[str, Config]:
-    """The rows of these names, or all."""
-    for name in only:
-        if name not in rows:
-            raise UserError(f"the study has no row '{name}'{nearest(name, rows)}")
-    return {name: config for name, config in rows.items() if name in (only or rows)}
-
-
-def rows(tokens: int, only: Sequence[str] = ()) -> dict[str, Config]:
-    """The laptop recipes at equal tokens, and MDLM at ADLM's parameters and at others' FLOPs.
-
-    `only` leaves out all but those.
-    """
+def rows(tokens: int) -> dict[str, Config]:
+    """The laptop recipes at equal tokens, and MDLM at ADLM's parameters and at others' FLOPs."""
     names = {"AR": "ar", "A2R": "a2r", "MDLM": "mdlm", "ADLM": "adlm", "deep": "deep"}
     made = {row: recipe(f"laptop-{name}") for row, name in names.items()}
     size = open_vocab(made["MDLM"].data).size
@@ -59,4 +46,4 @@ def rows(tokens: int, only: Sequence[str] = ()) -> dict[str, Config]:
     for name, longer in LONGER.items():
         more = training_flops(made[name], size) / training_flops(made["MDLM"], size)
         out[longer] = budget(made["MDLM"], round(more * tokens))
-    return chosen(out, only)
+    return out

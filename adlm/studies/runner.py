@@ -19,7 +19,7 @@ import torch
 from adlm import device as devices
 from adlm.config import Config, from_dict, to_dict
 from adlm.data.corpus import open_vocab
-from adlm.errors import UserError
+from adlm.errors import UserError, nearest
 from adlm.measure import step_rate
 from adlm.models.sizes import parameters, training_flops
 from adlm.progress import console
@@ -64,6 +64,8 @@ class Study:
     pairs: Pairs = ()  # rows to be compared seed by seed
     shown: tuple[str, ...] = ()  # rows of the picture, at most six; the first six by default
     before: Path | None = None  # an earlier result file, whose runs are not done again
+    budget: int = 0  # training tokens of a row, where the rows were made for one number
+    only: Sequence[str] = ()  # rows to be run; all by default
 
     def cells(self) -> list[Cell]:
         """All runs, the first seed of every row before the second of any."""
@@ -87,8 +89,12 @@ class Study:
 
     def left(self) -> list[Cell]:
         """The runs still to be done."""
+        for name in self.only:
+            if name not in self.rows:
+                raise UserError(f"the study has no row '{name}'{nearest(name, self.rows)}")
         found = self.found()
-        return [c for c in self.cells() if (c.row, c.seed) not in found]
+        wanted = self.only or self.rows
+        return [c for c in self.cells() if c.row in wanted and (c.row, c.seed) not in found]
 
 
 @dataclass(frozen=True)
@@ -171,8 +177,7 @@ def run(study: Study, workers: int, threads: int = 0) -> dict[str, Any]:
 def work_off(study: Study, workers: int, threads: int) -> None:
     """Say what is left and how long it takes, then do it."""
     left = study.left()
-    done = len(study.cells()) - len(left)
-    console.print(f"{study.name}: {len(left)} runs to do, {done} done")
+    console.print(f"{study.name}: {len(left)} runs to do, {len(study.found())} done")
     if left:
         pool.foretell(estimate(study, workers, threads))
     jobs = [
@@ -210,7 +215,8 @@ def gather(study: Study) -> dict[str, Any]:
         )
     if not rows:
         raise UserError(f"no run of the study in {study.home} is done yet")
-    result = {"study": study.name, "rows": rows, "pairs": differences(rows, study.pairs)}
+    result = {"study": study.name, "tokens": study.budget, "rows": rows}
+    result["pairs"] = differences(rows, study.pairs)
     device = devices.pick()
     config = next(iter(study.rows.values()))
     return stamped(result, device, devices.precision(config.train.precision, device))

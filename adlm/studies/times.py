@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from adlm.config import Config
 from adlm.recipes import recipe
-from adlm.studies.anchoring import budget, chosen
+from adlm.studies.anchoring import budget
 
 BELL = "bell, flat"
 BOUND = "the bound"
@@ -41,6 +40,6 @@ def variants() -> dict[str, Config]:
     }
 
 
-def rows(tokens: int, only: Sequence[str] = ()) -> dict[str, Config]:
-    """All variants at one number of training tokens; `only` leaves out all but those."""
-    return chosen({name: budget(c, tokens) for name, c in variants().items()}, only)
+def rows(tokens: int) -> dict[str, Config]:
+    """All variants at one number of training tokens."""
+    return {name: budget(config, tokens) for name, config in variants().items()}

@@ -76,14 +76,6 @@ def test_only_the_paper_s_system_has_anchors_as_the_only_way():
     assert recipe("laptop-deep").model.residual
 
 
-def test_some_rows_of_the_anchoring_study():
-    every = anchoring.rows(1000)
-    some = anchoring.rows(1000, ["ADLM", "MDLM"])
-    assert some == {name: every[name] for name in ("MDLM", "ADLM")}  # in the table's order
-    with pytest.raises(UserError, match="no row 'ADML'; did you mean 'ADLM'"):
-        anchoring.rows(1000, ["MDLM", "ADML"])
-
-
 def test_ablation_rows_differ_from_each_other():
     assert set(AXES) == set(ablate.axes())  # the command's default is all of them
     rows = ablate.rows(AXES, 1000)
@@ -120,6 +112,9 @@ def test_a_study_runs_and_is_not_done_twice(text_file, tmp_path, capsys):
     longer = replace(config, train=replace(config.train, steps=5))
     changed = replace(elsewhere, rows={"MDLM": longer, "ADLM": anchor})
     assert [(c.row, c.seed) for c in changed.left()] == [("MDLM", 0)]
+    assert not replace(changed, only=["ADLM"]).left()
+    with pytest.raises(UserError, match="no row 'ADML'; did you mean 'ADLM'"):
+        replace(changed, only=["ADML"]).left()
 
 
 def test_rows_are_compared_seed_by_seed():
