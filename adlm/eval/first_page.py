@@ -1,4 +1,4 @@
-"""The quickstart's page: what was done, what came out, how a text appears, how to go on."""
+"""The quickstart's page: what came out, how a text appears, how to go on, then the rest."""
 
 from __future__ import annotations
 
@@ -11,64 +11,70 @@ from adlm.eval.page import Section, to_html
 from adlm.eval.report import png, spread
 from adlm.viz.plots import Line
 
-TITLE = "adlm quickstart"
+TITLE, SHOWN = "adlm quickstart", "laptop-adlm"
+
+
+KINDS = {
+    "laptop-ar": "autoregressive",
+    "laptop-a2r": "autoregressive, through an anchor network",
+    "laptop-mdlm": "masked diffusion",
+    "laptop-adlm": "masked diffusion, through an anchor network",
+    "laptop-deep": "masked diffusion, with an early loss on its first block",
+}
 
 
 def page(result: dict[str, Any], home: Path) -> str:
     """report.html, one self-contained page."""
     rows = result["rows"]
-    sections = [what(rows, result), figures(rows), learning(rows)]
-    sections += [seen(rows, home), written(rows), filled(rows), onwards(home)]
-    return to_html(sections, TITLE)
+    sections = [summary(rows, result), seen(home), onwards(home), learning(rows)]
+    return to_html([*sections, written(rows), filled(rows)], TITLE)
 
 
-def what(rows: dict[str, Any], result: dict[str, Any]) -> Section:
+def summary(rows: dict[str, Any], result: dict[str, Any]) -> Section:
+    """What was done and what came out, in three sentences and a table."""
     first = next(iter(rows.values()))
     train, data = first["config"]["train"], first["config"]["data"]
     tokens = train["steps"] * train["batch"] * data["length"]
     about = result["machine"]
+    table = []
+    for name, r in rows.items():
+        minutes = (r["training_seconds"] or 0) / 60
+        size = f"{r['parameters'] / 1e6:.2f} M"
+        table.append([name, KINDS[name], size, figure(r), bits(r), f"{minutes:.1f}"])
+    best = [min(some, key=lambda r: r[1]["ppl"]) for some in sides(rows)]
     return Section(
-        "What was done",
-        notes=[
-            f"Four small models were trained on the State of the Union addresses, each on "
-            f"{tokens / 1e6:.2f} million tokens of a vocabulary of "
-            f"{data['tokenizer'].split(':')[1]}, in rows of {data['length']}: an autoregressive "
-            "model (AR) and a masked diffusion model (MDLM) of one trunk, and the same two with an "
-            "anchor network in front (A2R, ADLM), which learns to predict the tokens that carry "
-            "the meaning; the rest of the network goes on from its state.",
+        "In short",
+        ["model", "what it is", "parameters", "test perplexity", "bits a byte", "minutes"],
+        table,
+        [
+            f"{len(rows)} small models were trained on the State of the Union addresses, each on "
+            f"{tokens / 1e6:.2f} million tokens in rows of {data['length']}. The best "
+            f"autoregressive one is {best[0][0]} with {figure(best[0][1])}, the best diffusion "
+            f"model {best[1][0]} with {figure(best[1][1])}.",
+            "An anchor network predicts the rarer tokens first, and the rest of the model sees "
+            "that prediction alone (A2R, ADLM). laptop-deep is no anchored model: a second loss on "
+            "the first block of an MDLM, for a quarter of the training.",
+            f"Test split, {first['tokens']:,} tokens; ± is one standard error. A diffusion "
+            "model's perplexity is an upper bound (≤). One seed each: small differences mean "
+            "nothing; `adlm study anchoring` compares over seeds. "
             f"{about['cpu']}, {about['cores']} cores, torch {about['torch']}, "
             f"{result['precision']}.",
         ],
-    )
-
-
-def figures(rows: dict[str, Any]) -> Section:
-    made = []
-    for name, r in rows.items():
-        bound = "" if r["exact"] else "≤ "
-        minutes = (r["training_seconds"] or 0) / 60
-        made.append(
-            [
-                name,
-                f"{r['parameters']:,}",
-                f"{bound}{r['ppl']:.2f}{spread(r['se_ppl'])}",
-                f"{bound}{r['bits_per_byte']:.3f}",
-                f"{minutes:.1f}",
-            ]
-        )
-    tokens = next(iter(rows.values()))["tokens"]
-    return Section(
-        "How well they predict",
-        ["model", "parameters", "test perplexity", "bits a byte", "minutes of training"],
-        made,
-        [
-            f"Test split, {tokens:,} tokens; ± is one standard error over rows. A diffusion "
-            "model's perplexity is an upper bound (≤): it cannot be computed exactly. One seed "
-            "each, at a few minutes of training: small differences mean nothing. "
-            "`adlm study anchoring` compares over seeds, with models of equal size."
-        ],
         details={name: r["config"] | {"data_hash": r["data_hash"]} for name, r in rows.items()},
     )
+
+
+def sides(rows: dict[str, Any]) -> list[list[tuple[str, Any]]]:
+    """The models whose figure is exact, and those whose figure is a bound."""
+    return [[(n, r) for n, r in rows.items() if r["exact"] == exact] for exact in (True, False)]
+
+
+def figure(row: dict[str, Any]) -> str:
+    return f"{'' if row['exact'] else '≤ '}{row['ppl']:.2f}{spread(row['se_ppl'])}"
+
+
+def bits(row: dict[str, Any]) -> str:
+    return f"{'' if row['exact'] else '≤ '}{row['bits_per_byte']:.3f}"
 
 
 def learning(rows: dict[str, Any]) -> Section:
@@ -81,16 +87,16 @@ def learning(rows: dict[str, Any]) -> Section:
     return Section("How they learnt", plots=[("validation perplexity against tokens", plot)])
 
 
-def seen(rows: dict[str, Any], home: Path) -> Section:
+def seen(home: Path) -> Section:
     """The replay of ADLM's writing, in a frame."""
-    saved = json.loads((home / "laptop-adlm" / "eval" / "texts.json").read_text())
+    saved = json.loads((home / SHOWN / "eval" / "texts.json").read_text(encoding="utf-8"))
     return Section(
         "A text appears",
         notes=[
-            "ADLM writes two texts. Grey boxes are masks; yellow tokens are anchors, the rarer "
-            "ones. Press play, or drag the slider; hover over a token."
+            f"{SHOWN} writes two texts. Grey boxes are masks; what is yellow is said below the "
+            "text. Press play, or drag the slider; hover over a token."
         ],
-        frames=[("how ADLM wrote two texts", saved["replay"])],
+        frames=[(f"how {SHOWN} wrote two texts", saved["replay"])],
     )
 
 
@@ -100,8 +106,8 @@ def written(rows: dict[str, Any]) -> Section:
     ]
     prompt = next(iter(rows.values()))["prompt"]
     note = (
-        f"Each text begins with “{prompt}” and is as long as a training row. Models this "
-        "small write presidential prose for a clause at a time, not an argument."
+        f"Each text begins with “{prompt}” and is as long as a training row; none was picked. "
+        "Models this small get the words and the tone of an address; few sentences hold together."
     )
     return Section("What they write", notes=[note], columns=columns)
 
@@ -117,7 +123,7 @@ def filled(rows: dict[str, Any]) -> Section:
 
 
 def onwards(home: Path) -> Section:
-    run = home / "laptop-adlm"
+    run = home / SHOWN
     return Section(
         "How to go on",
         notes=["In a new terminal, first `source .venv/bin/activate`."],

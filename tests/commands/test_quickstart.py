@@ -13,6 +13,7 @@ import time
 import pytest
 
 from adlm.cli import main
+from adlm.studies.quickstart import RECIPES
 
 SMALL = ["--steps", "3", "--rows", "20"]
 
@@ -29,15 +30,17 @@ def home(tmp_path_factory):
     return made
 
 
-def test_four_models_are_trained_scored_and_shown(home):
+def test_five_models_are_trained_scored_and_shown(home):
     result = json.loads((home / "results.json").read_text())
-    assert list(result["rows"]) == ["laptop-ar", "laptop-mdlm", "laptop-a2r", "laptop-adlm"]
+    assert list(result["rows"]) == list(RECIPES)
     page = (home / "report.html").read_text()
     for row in result["rows"].values():
         assert f"{row['ppl']:.2f}" in page
         assert row["fillings"][0].startswith("The")
         assert row["parameters"] > 1e6
     assert "adlm watch" in page
+    titles = re.findall(r"<h2>(.*?)</h2>", page)
+    assert titles[:3] == ["In short", "A text appears", "How to go on"]
     assert not re.search(r"(?:src|href)=['\"]?(?:http|//)", page)
 
 
