@@ -26,8 +26,8 @@ def laptop_mdlm() -> Config:
         objective="mdlm",
         data=DataConfig(name="sotu", tokenizer="bpe:2048", length=64),
         model=ModelConfig(width=128, blocks=3, heads=4, conv=5, qk_norm=True),
-        process=ProcessConfig(times="bell", weight="flat"),
-        optim=OptimConfig(lr=0.01, ema=0.98),
+        process=ProcessConfig(times="bell:0.5:0.1", weight="flat"),
+        optim=OptimConfig(lr=0.02, muon_lr=0.01, ema=0.98),
         train=TrainConfig(steps=1300, batch=32, eval_every=100, save_every=100),
     )
 
