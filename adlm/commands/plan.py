@@ -14,6 +14,7 @@ from adlm.models.sizes import (
     step_memory,
     training_flops,
 )
+from adlm.progress import duration
 
 # dense bf16 (fp16 on T4 and V100) matrix peak in FLOPs a second, from the makers' data sheets
 GPUS = {
@@ -68,16 +69,3 @@ def start(
         where = f"this machine ({device}, {precision}), from a real step measured now"
     print(f"speed             {rate:,.0f} tokens/s: {where}")
     print(f"time              {duration(tokens / rate)}, without evaluation")
-
-
-def duration(seconds: float) -> str:
-    """A time for a person.
-
-    Example:
-        >>> duration(90), duration(7200), duration(10 * 86400)
-        ('1.5 minutes', '2.0 hours', '10.0 days')
-    """
-    for unit, length in (("days", 86400 * 2), ("hours", 3600), ("minutes", 60)):
-        if seconds >= length:
-            return f"{seconds / min(length, 86400):,.1f} {unit}"
-    return f"{seconds:.0f} seconds"
