@@ -18,7 +18,7 @@ from rich.progress import (
 console = Console(stderr=True, highlight=False, markup=False)
 LINE_SECONDS = 30.0  # between lines where the output is no terminal
 SETTLE_SECONDS = 5.0  # of progress, and so many updates, before a time left is said
-SETTLE_UPDATES = 3
+SETTLE_UPDATES = 3  # more where progress comes in lumps
 POINTS = 256  # of progress that are remembered
 
 
@@ -26,8 +26,8 @@ class Pace:
     """Seconds left, from recent progress; None until that means something.
 
     What comes before the first progress (reading data, compiling, filling caches) says nothing
-    about the rest and is left out. The rate is that of the later half of what was seen since, so
-    that a change of speed is followed and a pause, for an evaluation say, does not show.
+    about the rest and is left out. The rate is that of the later half of what was seen since (at
+    least `settle` updates), so that a change of speed is followed and a pause hardly shows.
 
     Example:
         >>> pace = Pace(total=100)
@@ -37,8 +37,8 @@ class Pace:
         192.0
     """
 
-    def __init__(self, total: float, start: float = 0):
-        self.total, self.start = total, start
+    def __init__(self, total: float, start: float = 0, settle: int = SETTLE_UPDATES):
+        self.total, self.start, self.settle = total, start, settle
         self.seen: list[tuple[float, float]] = []  # (seconds, done) whenever done has grown
         self.now = 0.0
 
@@ -52,13 +52,14 @@ class Pace:
 
     def left(self) -> float | None:
         """Seconds until all is done."""
-        if len(self.seen) <= SETTLE_UPDATES:
+        if len(self.seen) <= self.settle:
             return None
         (first, _), (last, done) = self.seen[0], self.seen[-1]
         if last - first < SETTLE_SECONDS:
             return None
         half = (first + last) / 2
-        began, before = next(s for s in reversed(self.seen) if s[0] <= half)
+        enough = self.seen[: -self.settle]  # updates after it
+        began, before = next(s for s in reversed(enough) if s[0] <= half or s is enough[0])
         rate = (done - before) / (last - began)
         return max(0.0, (self.total - done) / rate - (self.now - last))
 
@@ -94,13 +95,14 @@ class Bar:
         start: float = 0,
         quiet: bool = False,
         foretell: bool = False,
+        settle: int = SETTLE_UPDATES,
         clock: Callable[[], float] = time.monotonic,
     ):
         self.title, self.total, self.unit = title, total, unit
         self.quiet, self.foretell, self.clock = quiet, foretell, clock
         self.live = console.is_terminal and not quiet
         self.last_line = clock()
-        self.pace = Pace(total, start)
+        self.pace = Pace(total, start, settle)
         columns = [TextColumn("{task.description}"), BarColumn(bar_width=24)]
         columns += [TextColumn("{task.percentage:>3.0f}%"), TextColumn("{task.fields[note]}")]
         self.progress = Progress(

@@ -23,7 +23,6 @@ def said(steps: Iterable[float], total: int, start: int = 0) -> list[tuple[float
     return out
 
 
-
 RUNS: dict[str, Callable[[], list[float]]] = {
     "steady": lambda: [0.5] * 400,
     "a slow start": lambda: [60.0, *[0.5] * 399],
@@ -64,6 +63,17 @@ def test_a_long_run_remembers_little():
         pace.see(float(step), step)
     assert len(pace.seen) <= POINTS
     assert pace.left() == pytest.approx(10**6 - 19_999, rel=0.01)
+
+
+def test_progress_in_lumps_of_several_runs_is_told_later_and_as_well():
+    ends = sorted(10 + 3.1 * k for k in range(1, 131)) + sorted(12 + 2.3 * k for k in range(1, 131))
+    pace, found = Pace(260, settle=12), []
+    for now in range(int(max(ends)) + 1):
+        pace.see(float(now), sum(e <= now for e in ends))
+        if (left := pace.left()) is not None and now < 250:  # later only one is left
+            found.append(left)
+            assert left == pytest.approx(260 / (1 / 3.1 + 1 / 2.3) + 11 - now, rel=0.25), now
+    assert len(found) > 200
 
 
 def test_time_passes_between_updates():

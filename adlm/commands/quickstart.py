@@ -53,7 +53,8 @@ def start(
     workers = workers or min(len(wanted), max(min(2, cores), cores // 2))
     began = time.monotonic()
     console.print(greeting(home, wanted, workers), soft_wrap=True)
-    with hold(home), Bar("quickstart", 100, "%", study.percent(home, wanted), foretell=True) as bar:
+    bar = Bar("quickstart", 100, "%", study.percent(home, wanted), foretell=True, settle=12)
+    with hold(home), bar:
         pool.work(
             study.jobs(home, wanted, rows),
             workers,
