@@ -18,12 +18,15 @@ from adlm.errors import UserError, nearest
 from adlm.eval.likelihood import evaluator, score
 from adlm.models.denoiser import Denoiser
 from adlm.models.hub import load_model
+from adlm.registry import allow, outside
 from adlm.samplers import template
 from adlm.samplers.base import Watch
 from adlm.samplers.categorical import Draw
 from adlm.samplers.generate import Samples, Settings, generate
 from adlm.samplers.trace import Trace
 from adlm.train import checkpoint
+
+use = allow  # code of one's own, by its name module:name
 
 
 @dataclass(frozen=True)
@@ -116,12 +119,20 @@ def settings(**how: Any) -> Settings:
     unknown = sorted(set(how) - own - drawn)
     if unknown:
         raise UserError(f"there is no setting '{unknown[0]}'{nearest(unknown[0], own | drawn)}")
+    for name in (how.get("sampler"), (how.get("policy") or {}).get("inner")):
+        if name and outside("sampler", name):
+            allow(name)
     draw = Draw(**{k: v for k, v in how.items() if k in drawn})
     return Settings(**{"draw": draw, **{k: v for k, v in how.items() if k in own}})
 
 
-def load(path: str | Path, device: str = "auto") -> Model:
-    """Load a checkpoint, or the newest one of a run."""
+def load(path: str | Path, device: str = "auto", use: Sequence[str] = ()) -> Model:
+    """Load a checkpoint, or the newest one of a run.
+
+    `use` are names of your own code, module:name, that the checkpoint may name; what it names
+    beyond that is not imported.
+    """
+    allow(*([use] if isinstance(use, str) else use))
     saved = checkpoint.load(path)
     where = devices.pick(device)
     return Model(load_model(saved, where), saved.vocab, saved.config, where)

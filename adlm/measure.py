@@ -34,7 +34,7 @@ def matmul_flops(
 ) -> float:
     """FLOPs a second of a square matrix product: the best rate seen in about `budget` seconds.
 
-    Products begin small and double, up to `size`, while the next ones, eight times as long, fit into
+    Products begin small and double, up to `size`, while the next, eight times as long, fit into
     what is left of the budget; so a precision at which the machine is slow takes no longer.
     """
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32

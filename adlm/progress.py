@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from rich.console import Console
@@ -75,6 +75,20 @@ def duration(seconds: float) -> str:
         if seconds >= length:
             return f"{seconds / min(length, 86400):,.1f} {unit}"
     return f"{seconds:.0f} seconds"
+
+
+def sparkline(values: Sequence[float], width: int = 40) -> str:
+    """A curve in one line of text, of at most `width` of its values.
+
+    Example:
+        >>> sparkline([8.0, 5.0, 3.0, 2.0, 1.5, 1.0])
+        '█▅▃▂▁▁'
+    """
+    count = min(width, len(values))
+    shown = [values[(i + 1) * len(values) // count - 1] for i in range(count)]  # with the last
+    low, high = min(shown), max(shown)
+    step = (high - low) / 7.999 or 1.0
+    return "".join("▁▂▃▄▅▆▇█"[int((v - low) / step)] for v in shown)
 
 
 class Bar:

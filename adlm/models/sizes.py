@@ -73,12 +73,16 @@ def resize(config: Config, name: str) -> Config:
     return replace(config, model=model, optim=optim, train=replace(config.train, batch=size.batch))
 
 
-def build(config: Config, vocab_size: int) -> Denoiser:
-    """The network of a configuration, freshly initialised."""
+def build(config: Config, vocab_size: int, table: bool | None = None) -> Denoiser:
+    """The network of a configuration, freshly initialised.
+
+    `table`: does it keep the corpus's counts? As the anchor rule needs them by default.
+    """
     causal = registry.lookup("objective", config.objective).causal
     length = config.data.length
     if config.model.anchor_blocks:
-        return Anchored(vocab_size, config.model, causal, length, reads_table(config.anchor.rule))
+        kept = reads_table(config.anchor.rule) if table is None else table
+        return Anchored(vocab_size, config.model, causal, length, kept)
     return Denoiser(vocab_size, config.model, causal, length, config.model.tied)
 
 

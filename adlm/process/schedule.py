@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from adlm.errors import UserError
-from adlm.registry import lookup, register
+from adlm.registry import lookup, outside, register
 
 
 class Schedule(Protocol):
@@ -114,6 +114,8 @@ def make_schedule(spec: str) -> Schedule:
         >>> make_schedule("polynomial:3").power
         3.0
     """
+    if outside("schedule", spec):
+        return own_schedule(spec)
     name, _, parameter = spec.partition(":")
     kind = lookup("schedule", name)
     if not parameter:
@@ -122,3 +124,16 @@ def make_schedule(spec: str) -> Schedule:
         return kind(float(parameter))
     except (TypeError, ValueError):
         raise UserError(f"process.schedule '{spec}' must be a name, or polynomial:POWER") from None
+
+
+def own_schedule(name: str) -> Schedule:
+    """A user's schedule, module:Class, where that is allowed."""
+    kind = lookup("schedule", name)
+    needed = [m for m in vars(Schedule) if not m.startswith("_")]
+    missing = [m for m in needed if not callable(getattr(kind, m, None))]
+    if not isinstance(kind, type) or missing:
+        raise UserError(
+            f"the schedule '{name}' must be a class with {', '.join(needed)}; "
+            f"it lacks {', '.join(missing) or 'being a class'}"
+        )
+    return kind()

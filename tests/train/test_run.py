@@ -124,7 +124,7 @@ def test_signals_save_and_leave_and_resume_goes_on(text_file, tmp_path, number):
     process.send_signal(number)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 128 + number
-    assert "--resume goes on" in said
+    assert f"adlm train --resume {run} goes on" in said
     (saved,) = checkpoint.steps(run)
     step = int(saved.name.split("-")[1])
     assert step == metrics(run)[-1]["step"] < 4000
