@@ -264,6 +264,7 @@ class Option(NamedTuple):
     name: str
     meaning: str
     default: Any
+    kind: Any = None  # its type
 
 
 def options_of(name: str) -> list[Option]:
@@ -279,7 +280,8 @@ def options_of(name: str) -> list[Option]:
         longs = [o for o in action.option_strings if o.startswith("--") and not o.endswith("+")]
         if longs and "--help" not in longs and action.help != argparse.SUPPRESS:
             meaning = " ".join(str(action.help or "").split())
-            found.append(Option(longs[-1], meaning, action.default))
+            kind = getattr(action, "_typehint", None)
+            found.append(Option(longs[-1], meaning, action.default, kind))
     return found
 
 
@@ -363,6 +365,9 @@ def base_config(words: list[str]) -> tuple[str, Any]:
     return chosen, recipe(chosen)
 
 
+PLAIN = {"int": "a whole number", "float": "a finite number", "bool": "true or false"}
+
+
 def sentence(message: str, parser: Any, words: list[str]) -> str:
     """One sentence out of the parser's message, with the nearest option where one is unknown."""
     unknown = re.search(r"unrecognized arguments: (\S+)", message)
@@ -384,9 +389,7 @@ def sentence(message: str, parser: Any, words: list[str]) -> str:
     if key and wrong:
         kind = re.sub(r"<class '(.+?)'>|typing\.", r"\1", wrong.group(1))
         kind = re.sub(r"^Literal\[(.*)\]$", r"one of \1", kind)
-        kind = {"int": "a whole number", "float": "a finite number", "bool": "true or false"}.get(
-            kind, kind
-        )
+        kind = PLAIN.get(kind, kind)
         return f"{key.group(1)} must be {kind}, found {wrong.group(2)!r}"
     return flat
 

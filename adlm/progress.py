@@ -127,7 +127,7 @@ class Bar:
             transient=False,
         )
         self.task = self.progress.add_task(
-            title, total=total or None, completed=start, note="", left=""
+            title, total=total or None, completed=int(start), note="", left=""
         )
 
     def __enter__(self) -> Bar:

@@ -112,9 +112,10 @@ def check_folder(config: object, out: Path, resume: bool) -> list[str]:
         old, new = to_dict(stored_config(out, type(config))), to_dict(config)
         changed = differences(old, new)
         if fixed := [name for name in changed if name not in FREE]:
+            how = f" (adlm train --resume {out})" if isinstance(config, Config) else ""
             raise UserError(
                 f"{out} holds a run with other settings ({', '.join(fixed[:4])}): "
-                "resume it with its own, or take another --out"
+                f"resume it with its own{how}, or take another --out"
             )
         return [f"{n} {field(old, n)} -> {field(new, n)}" for n in changed]
     if out.exists() and any(not p.name.startswith(".") for p in out.iterdir()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,12 @@ CASES = [
     ("train laptop-mdlm --data.dir no/folder --data ptb --out {out}", "does not exist"),
     ("train laptop-mdlm --train.device tpu --out {out}", "device must be auto, cpu"),
     ("train laptop-mdlm extra", "'extra' is one argument too many"),
-    ("train", "recipe"),
+    ("train", "recipe is missing: adlm train RECIPE"),
+    ("train --resume", "recipe is missing"),
+    ("train --resume no/run", "no/run is no recipe, and no run either"),
+    ("train --resume=no/run", "resume must be true or false, found 'no/run'"),
+    ("train laptop-mdlm --lr 3", "there is no option --lr; did you mean --optim.lr?"),
+    ("train laptop-mdlm --batch=3", "there is no option --batch; did you mean --train.batch?"),
     ("eval likelihood no/such/run", "there is no checkpoint or run"),
     ("plan owt-mdlm --gpu h10", "did you mean 'h100'"),
     ("anchors text --anchor.gamma nan", "anchor.gamma must be a finite number, found 'nan'"),
@@ -106,9 +112,26 @@ def test_help_shows_meanings_and_defaults(name, capsys):
         assert "default: bpe:2048" in " ".join(shown.split())
 
 
-def test_recipes_and_plan_and_doctor_run(capsys):
+def test_help_of_a_recipe_has_its_own_defaults(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "owt-adlm", "--size", "medium", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Optimiser steps. (type: int, default: 1000000)" in shown
+    assert "Size D of the residual stream. (type: int, default: 1024)" in shown
+    assert "The defaults are those of owt-adlm at size medium." in shown
+    assert "a DataSet of yours, module:name" in shown
+    assert "--use MODULE:NAME" in shown
+
+
+def test_recipes_tell_size_and_cost(capsys):
     assert main(["recipes"]) == 0
-    assert "owt-mdlm" in capsys.readouterr().out
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line}
+    assert "parameters" in lines["recipe"]
+    assert re.search(r"293 M +524 B +7e\+20 +2.4 days on 8 x h100 +ADLM on", lines["owt-adlm"])
+    assert re.search(r"1.12 M +2.66 M +\de\+13 +[\d.]+ \w+ here", lines["laptop-mdlm"])
+
+
+def test_plan_and_doctor_run(capsys):
     assert main(["plan", "owt-mdlm", "--gpu", "gh200", "--count", "32"]) == 0
     assert "169,627,218" in capsys.readouterr().out
     assert main(["doctor", "laptop-mdlm"]) == 0
