@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from adlm.api import Model, load
+    from adlm.api import Model, load, use
 
-__all__ = ["Model", "load"]
+__all__ = ["Model", "load", "use"]
 
 
 def __getattr__(name: str) -> Any:

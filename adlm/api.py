@@ -18,12 +18,15 @@ from adlm.errors import UserError, nearest
 from adlm.eval.likelihood import evaluator, score
 from adlm.models.denoiser import Denoiser
 from adlm.models.hub import load_model
+from adlm.registry import allow, outside
 from adlm.samplers import template
 from adlm.samplers.base import Watch
 from adlm.samplers.categorical import Draw
 from adlm.samplers.generate import Samples, Settings, generate
 from adlm.samplers.trace import Trace
 from adlm.train import checkpoint
+
+use = allow  # code of one's own, by its name module:name
 
 
 @dataclass(frozen=True)
@@ -36,15 +39,29 @@ class Model:
     device: str
 
     def generate(
-        self, n: int = 1, prompt: str = "", length: int | None = None, **how: Any
+        self,
+        n: int = 1,
+        prompt: str = "",
+        length: int | None = None,
+        max_new_tokens: int | None = None,
+        **how: Any,
     ) -> list[str]:
-        """n texts after a prompt.
+        """n texts after a prompt, of `length` tokens in all or of `max_new_tokens` after it.
 
-        `how` is sampler, steps, policy (the sampler's own options), temperature, top_k, nucleus,
-        compat and seed.
+        `how` is sampler, steps, policy (the sampler's own options), temperature, top_k, nucleus
+        (or top_p), compat and seed; num_samples is another name of n.
         """
+        given = self.blank(prompt, length, max_new_tokens)
+        return self.write(given, settings(n=n, **how)).texts
+
+    def blank(
+        self, prompt: str = "", length: int | None = None, new: int | None = None
+    ) -> np.ndarray:
+        """The template of a text after a prompt: (L,), by default of the trained length."""
+        if length is not None and new is not None:
+            raise UserError("give --length (with the prompt) or --max_new_tokens, not both")
         wanted = self.config.data.length if length is None else length
-        return self.write(template.after(prompt, wanted, self.vocab), settings(n=n, **how)).texts
+        return template.after(prompt, wanted, self.vocab, new)
 
     def infill(self, text: str, n: int = 1, **how: Any) -> list[str]:
         """n ways to fill the holes of a text, `The [MASK] of the union is [MASK:4] .`"""
@@ -55,10 +72,7 @@ class Model:
 
         `adlm.viz.html.write_replay(trace, "out.html")` makes a page of it.
         """
-        if text is None:
-            given = template.after(prompt, self.config.data.length, self.vocab)
-        else:
-            given = template.holes(text, self.vocab)
+        given = self.blank(prompt) if text is None else template.holes(text, self.vocab)
         return self.record(given, settings(n=n, **how))[1]
 
     def write(self, given: np.ndarray, how: Settings, watch: Watch | None = None) -> Samples:
@@ -109,19 +123,36 @@ class Model:
         return np.bincount(text_of_row, found.nats.mean(axis=1), minlength=len(texts))
 
 
+ALIASES = {"top_p": "nucleus", "num_samples": "n"}  # names that other libraries have
+
+
 def settings(**how: Any) -> Settings:
     """Settings from plain keywords; those of a draw may stand among them."""
+    for alias, name in ALIASES.items():
+        if alias in how:
+            value = how.pop(alias)
+            if how.get(name, 1) not in (1, value):  # 1 is the default of either
+                raise UserError(f"{alias} is another name of {name}: give one of them")
+            how[name] = value
     own = {f.name for f in fields(Settings)}
     drawn = {f.name for f in fields(Draw)}
     unknown = sorted(set(how) - own - drawn)
     if unknown:
         raise UserError(f"there is no setting '{unknown[0]}'{nearest(unknown[0], own | drawn)}")
+    for given in (how.get("sampler"), (how.get("policy") or {}).get("inner")):
+        if given and outside("sampler", given):
+            allow(given)
     draw = Draw(**{k: v for k, v in how.items() if k in drawn})
     return Settings(**{"draw": draw, **{k: v for k, v in how.items() if k in own}})
 
 
-def load(path: str | Path, device: str = "auto") -> Model:
-    """Load a checkpoint, or the newest one of a run."""
+def load(path: str | Path, device: str = "auto", use: Sequence[str] = ()) -> Model:
+    """Load a checkpoint, or the newest one of a run.
+
+    `use` are names of your own code, module:name, that the checkpoint may name; what it names
+    beyond that is not imported.
+    """
+    allow(*([use] if isinstance(use, str) else use))
     saved = checkpoint.load(path)
     where = devices.pick(device)
     return Model(load_model(saved, where), saved.vocab, saved.config, where)

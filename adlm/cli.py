@@ -17,6 +17,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 from adlm import memory
@@ -53,11 +54,28 @@ COMMANDS = {
     "recipes": ("recipes:start", "list the recipes"),
 }
 
+# options whose values are names of an axis: a registered one, or code outside the tree
+AXES = {
+    "--objective": "objective",
+    "--data.name": "dataset",
+    "--process.schedule": "schedule",
+    "--process.masking": "masking",
+    "--process.times": "times",
+    "--anchor.rule": "anchors",
+    "--sampler": "sampler",
+    "--policy.inner": "sampler",
+}
+OWN = ("--use", "--logger")  # options whose values are code outside the tree
+# parameters of commands that read what a file names
+READERS = ("config", "checkpoint", "checkpoint_or_run", "checkpoint_or_samples", "runs")
+
 SHORT = {
     "--data": "--data.name",
     "--compile": "--train.compile",
     "--json": "--json_out",
     "--nucleus": "--draw.nucleus",
+    "--top_p": "--draw.nucleus",
+    "--num_samples": "--n",
     "--temperature": "--draw.temperature",
     "--top_k": "--draw.top_k",
     "--compat": "--draw.compat",
@@ -157,6 +175,7 @@ def run(function: Callable[..., Any], name: str, words: list[str]) -> int:
     words = ["--n" if w == "-n" else w for w in words]
     short = short_forms(parser)
     words = [re.sub(r"^--[\w.-]+(?=$|=)", lambda m: full(m[0], short), w) for w in words]
+    allow_given(words)
     words = spell_out(words, parser)
     try:
         made = parser.instantiate(parser.parse_args(words))
@@ -166,11 +185,23 @@ def run(function: Callable[..., Any], name: str, words: list[str]) -> int:
     if "config" in signature:
         from adlm.config import Config
 
-        arguments["config"] = Config(**{k: v for k, v in vars(made).items() if k not in own})
+        sections = {f.name for f in fields(Config)}
+        arguments["config"] = Config(**{k: v for k, v in vars(made).items() if k in sections})
     if "settings" in signature:
         kind = get_type_hints(function)["settings"]
         arguments["settings"] = kind(**{f.name: made[f.name] for f in fields(kind)})
     return function(**arguments) or 0
+
+
+def allow_given(words: list[str]) -> None:
+    """Let code outside the tree be imported whose name stands on the command line."""
+    from adlm.registry import OUTSIDE, allow
+
+    for word, following in zip(words, [*words[1:], ""], strict=False):
+        option, equals, value = word.partition("=")
+        value = value if equals else following
+        if option in OWN or (option in AXES and OUTSIDE.fullmatch(value)):
+            allow(value)
 
 
 def unnamed(function: Callable[..., Any]) -> str | None:
@@ -212,11 +243,19 @@ def parser_of(function: Callable[..., Any], name: str, words: list[str]) -> Any:
         parser.set_defaults({name: getattr(given, name) for name in simple})
     if "config" in signature:
         add_config(parser, words)
+    if set(READERS) & set(signature):
+        parser.add_argument(
+            "--use",
+            metavar="MODULE:NAME",
+            help="Code of yours that a run may name: what a file names is imported only if it "
+            "stands here. May be given several times.",
+        )
     for action in parser._actions:
         if action.metavar == "CONFIG":  # a whole section from a file: not offered
             action.help = argparse.SUPPRESS
     if short := short_forms(parser):
-        parser.epilog = "Short forms: " + ", ".join(f"{k} = {v}" for k, v in short.items())
+        said = "Short forms: " + ", ".join(f"{k} = {v}" for k, v in short.items())
+        parser.epilog = " ".join(filter(None, [said, parser.epilog]))
     return parser
 
 
@@ -226,6 +265,7 @@ class Option(NamedTuple):
     name: str
     meaning: str
     default: Any
+    kind: Any = None  # its type
 
 
 def options_of(name: str) -> list[Option]:
@@ -241,7 +281,8 @@ def options_of(name: str) -> list[Option]:
         longs = [o for o in action.option_strings if o.startswith("--") and not o.endswith("+")]
         if longs and "--help" not in longs and action.help != argparse.SUPPRESS:
             meaning = " ".join(str(action.help or "").split())
-            found.append(Option(longs[-1], meaning, action.default))
+            kind = getattr(action, "_typehint", None)
+            found.append(Option(longs[-1], meaning, action.default, kind))
     return found
 
 
@@ -292,22 +333,40 @@ def spell_out(words: list[str], parser: Any) -> list[str]:
 
 
 def add_config(parser: Any, words: list[str]) -> None:
-    """The fields of a configuration, with the recipe's values as defaults."""
+    """The fields of a configuration, with the recipe's or the run's values as defaults."""
     from adlm.config import Config, to_dict
-    from adlm.recipes import recipe
-    from adlm.registry import names
+    from adlm.models.sizes import resize
 
-    plain = [w for w in words if not w.startswith("-")]
-    known = [w for w in plain if w in names("recipe")]  # options may stand before the recipe
     sizes = argparse.ArgumentParser(add_help=False)
     sizes.add_argument("--size")
     size = sizes.parse_known_args([w for w in words if w not in ("-h", "--help")])[0].size
-    chosen = (known or plain[:1] or ["laptop-mdlm"])[0]
-    base = recipe(chosen, size)
+    chosen, base = base_config(words)
+    base = resize(base, size) if size else base
+    parser.epilog = f"The defaults are those of {chosen}{f' at size {size}' if size else ''}."
     parser.add_class_arguments(Config, sub_configs=False)
     values = to_dict(base)
     values["optim"]["betas"] = base.optim.betas
     parser.set_defaults(values)
+
+
+def base_config(words: list[str]) -> tuple[str, Any]:
+    """The recipe or run that the words name, and its configuration; options may stand before it."""
+    from adlm.recipes import recipe
+    from adlm.registry import names
+    from adlm.train.run import stored_config
+
+    plain = [w for w in words if not w.startswith("-")]
+    recipes = [w for w in plain if w in names("recipe")]
+    runs = [w for w in plain if Path(w).expanduser().joinpath("config.json").is_file()]
+    chosen = (recipes or runs or plain[:1] or ["laptop-mdlm"])[0]
+    if not recipes and runs:
+        return chosen, stored_config(Path(chosen).expanduser())
+    if not recipes and (os.sep in chosen or Path(chosen).is_dir()):
+        raise UserError(f"{chosen} is no recipe, and no run either: it has no config.json")
+    return chosen, recipe(chosen)
+
+
+PLAIN = {"int": "a whole number", "float": "a finite number", "bool": "true or false"}
 
 
 def sentence(message: str, parser: Any, words: list[str]) -> str:
@@ -318,14 +377,20 @@ def sentence(message: str, parser: Any, words: list[str]) -> str:
         if not option.startswith("-"):
             return f"'{option}' is one argument too many"
         options = [o for a in parser._actions for o in a.option_strings if o.startswith("--")]
+        alike = [o for o in options if o.split(".")[-1] == option.lstrip("-")]  # --lr: --optim.lr
+        if alike:
+            return f"there is no option {option}; did you mean {' or '.join(alike)}?"
         return f"there is no option {option}{nearest(option, options)}"
+    missing = re.search(r"arguments are required: (.*)$", message)
+    if missing:
+        return f"{missing.group(1)} is missing: {parser.usage}"
     key = re.search(r'[Kk]ey "([^"]+)"', message)
     flat = " ".join(message.split())
     wrong = re.search(r"Expected an? (.+?)\. Got value: (.*)$", flat)
     if key and wrong:
         kind = re.sub(r"<class '(.+?)'>|typing\.", r"\1", wrong.group(1))
         kind = re.sub(r"^Literal\[(.*)\]$", r"one of \1", kind)
-        kind = {"int": "a whole number", "float": "a finite number"}.get(kind, kind)
+        kind = PLAIN.get(kind, kind)
         return f"{key.group(1)} must be {kind}, found {wrong.group(2)!r}"
     return flat
 

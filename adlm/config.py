@@ -26,7 +26,8 @@ class DataConfig:
     """What is read, and how it becomes rows of tokens.
 
     Attributes:
-        name: A named set (sotu, lm1b, wikitext-2, ...), a file or folder, or hf:NAME.
+        name: A named set (sotu, lm1b, wikitext-2, ...), a file or folder, hf:NAME, or a DataSet
+            of yours, module:name.
         dir: Folder that holds the named sets' files; the variable ADLM_DATA by default.
         field: Name of the text field in jsonl, csv, parquet and hf data.
         tokenizer: byte, bpe:SIZE (trained on the train split), gpt2, bert, or a tokenizer.json.
@@ -86,7 +87,8 @@ class ProcessConfig:
     """The forward process of a diffusion objective.
 
     Attributes:
-        schedule: Noise schedule alpha_t: log-linear, cosine, polynomial or polynomial:POWER.
+        schedule: Noise schedule alpha_t: log-linear, cosine, polynomial, polynomial:POWER, or one
+            of yours, module:Class.
         masking: exact-k (same bound, less variance) or bernoulli (the published code's).
         times: How the times of a batch are drawn: stratified, antithetic, uniform, or
             bell:CENTRE:WIDTH (more often in the middle; not with the bound's weight).

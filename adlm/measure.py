@@ -32,16 +32,36 @@ def seconds(work: Callable[[], object], budget: float) -> float:
 def matmul_flops(
     precision: str, device: str = "cpu", size: int = 2048, budget: float = 0.5
 ) -> float:
-    """FLOPs a second of a square matrix product."""
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    a = torch.randn(size, size, dtype=dtype, device=device)
+    """FLOPs a second of a square matrix product: the best rate seen in about `budget` seconds.
 
-    def product() -> None:
+    Products begin small and double, up to `size`, while the next, eight times as long, fit into
+    what is left of the budget; so a precision at which the machine is slow takes no longer.
+    """
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    best, spent, took, n = 0.0, 0.0, 0.0, min(128, size)
+    while not best or spent + PRODUCTS * took <= budget:
+        took = product_seconds(n, dtype, device)
+        spent += PRODUCTS * took
+        best = max(best, 2 * n**3 / took)
+        if 2 * n <= size and spent + PRODUCTS * 8 * took <= budget:
+            n, took = 2 * n, 8 * took
+    return best
+
+
+PRODUCTS = 4  # at a time: one to warm up and three that count
+
+
+def product_seconds(n: int, dtype: torch.dtype, device: str) -> float:
+    """Shortest time of an n x n matrix product."""
+    a = torch.randn(n, n, dtype=dtype, device=device)
+    spent = []
+    for _ in range(PRODUCTS):
+        began = time.perf_counter()
         a @ a
         if device.startswith("cuda"):
             torch.cuda.synchronize()
-
-    return 2 * size**3 / seconds(product, budget)
+        spent.append(time.perf_counter() - began)
+    return min(spent[1:])
 
 
 def step_rate(
@@ -80,6 +100,15 @@ def step_rate(
         pass_time += (1 - until) * seconds(lambda: step(1.0), 1.0)
     update_time = seconds(update, 0.1)
     return rows * length / (pass_time + share * update_time)
+
+
+def device_memory(device: str = "auto") -> int | None:
+    """Bytes that a training process may take on this machine, where that is known."""
+    where = devices.pick(device)
+    if where.startswith("cuda"):
+        return torch.cuda.get_device_properties(where).total_memory
+    memory = memory_bytes()
+    return memory[1] if memory else None
 
 
 def memory_bytes() -> tuple[int, int] | None:

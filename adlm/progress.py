@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from rich.console import Console
@@ -12,32 +13,122 @@ from rich.progress import (
     Progress,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
 
 console = Console(stderr=True, highlight=False, markup=False)
 LINE_SECONDS = 30.0  # between lines where the output is no terminal
+SETTLE_SECONDS = 5.0  # of progress, and so many updates, before a time left is said
+SETTLE_UPDATES = 3  # more where progress comes in lumps
+POINTS = 256  # of progress that are remembered
+
+
+class Pace:
+    """Seconds left, from recent progress; None until that means something.
+
+    What comes before the first progress (reading data, compiling, filling caches) says nothing
+    about the rest and is left out. The rate is that of the later half of what was seen since (at
+    least `settle` updates), so that a change of speed is followed and a pause hardly shows.
+
+    Example:
+        >>> pace = Pace(total=100)
+        >>> for now, done in ((0, 0), (60, 1), (62, 2), (64, 3), (66, 4)):
+        ...     pace.see(now, done)
+        >>> pace.left()
+        192.0
+    """
+
+    def __init__(self, total: float, start: float = 0, settle: int = SETTLE_UPDATES):
+        self.total, self.start, self.settle = total, start, settle
+        self.seen: list[tuple[float, float]] = []  # (seconds, done) whenever done has grown
+        self.now = 0.0
+
+    def see(self, now: float, done: float) -> None:
+        """Take note that `done` units are finished at the time `now`."""
+        self.now = now
+        if done > (self.seen[-1][1] if self.seen else self.start):
+            self.seen.append((now, done))
+        if len(self.seen) > POINTS:
+            self.seen = [self.seen[0], *self.seen[2:-1:2], self.seen[-1]]
+
+    def left(self) -> float | None:
+        """Seconds until all is done."""
+        if len(self.seen) <= self.settle:
+            return None
+        (first, _), (last, done) = self.seen[0], self.seen[-1]
+        if last - first < SETTLE_SECONDS:
+            return None
+        half = (first + last) / 2
+        enough = self.seen[: -self.settle]  # updates after it
+        began, before = next(s for s in reversed(enough) if s[0] <= half or s is enough[0])
+        rate = (done - before) / (last - began)
+        return max(0.0, (self.total - done) / rate - (self.now - last))
+
+
+def duration(seconds: float) -> str:
+    """A time for a person.
+
+    Example:
+        >>> duration(40), duration(90), duration(7200), duration(10 * 86400)
+        ('40 seconds', '1.5 minutes', '2.0 hours', '10.0 days')
+    """
+    for unit, length in (("days", 86400 * 2), ("hours", 3600), ("minutes", 60)):
+        if seconds >= length:
+            return f"{seconds / min(length, 86400):,.1f} {unit}"
+    return f"{seconds:.0f} seconds"
+
+
+def sparkline(values: Sequence[float], width: int = 40) -> str:
+    """A curve in one line of text, of at most `width` of its values.
+
+    Example:
+        >>> sparkline([8.0, 5.0, 3.0, 2.0, 1.5, 1.0])
+        '█▅▃▂▁▁'
+    """
+    count = min(width, len(values))
+    shown = [values[(i + 1) * len(values) // count - 1] for i in range(count)]  # with the last
+    low, high = min(shown), max(shown)
+    step = (high - low) / 7.999 or 1.0
+    return "".join("▁▂▃▄▅▆▇█"[int((v - low) / step)] for v in shown)
 
 
 class Bar:
     """A progress bar over `total` units, starting at `start`.
+
+    With `foretell` the whole time is said in a line of its own as soon as it is known.
 
     Example:
         >>> with Bar("counting", 3, "steps") as bar:
         ...     bar.update(3, "loss 1.0")
     """
 
-    def __init__(self, title: str, total: int, unit: str, start: int = 0, quiet: bool = False):
-        self.title, self.total, self.unit, self.start = title, total, unit, start
-        self.quiet = quiet
+    def __init__(
+        self,
+        title: str,
+        total: float,
+        unit: str,
+        start: float = 0,
+        quiet: bool = False,
+        foretell: bool = False,
+        settle: int = SETTLE_UPDATES,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self.title, self.total, self.unit = title, total, unit
+        self.quiet, self.foretell, self.clock = quiet, foretell, clock
         self.live = console.is_terminal and not quiet
-        self.began = self.last_line = time.monotonic()
+        self.last_line = clock()
+        self.pace = Pace(total, start, settle)
         columns = [TextColumn("{task.description}"), BarColumn(bar_width=24)]
         columns += [TextColumn("{task.percentage:>3.0f}%"), TextColumn("{task.fields[note]}")]
         self.progress = Progress(
-            *columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=False
+            *columns,
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+            console=console,
+            transient=False,
         )
-        self.task = self.progress.add_task(title, total=total or None, completed=start, note="")
+        self.task = self.progress.add_task(
+            title, total=total or None, completed=int(start), note="", left=""
+        )
 
     def __enter__(self) -> Bar:
         if self.live:
@@ -53,13 +144,21 @@ class Bar:
         if self.live:
             self.progress.stop()
 
-    def update(self, done: int, note: str = "") -> None:
+    def update(self, done: float, note: str = "") -> None:
         """Report that `done` units are finished."""
-        self.progress.update(self.task, completed=done, note=note)
-        now = time.monotonic()
-        if self.live or self.quiet or now - self.last_line < LINE_SECONDS:
+        now = self.clock()
+        self.pace.see(now, done)
+        left = self.pace.left() if self.total else None
+        said = "" if left is None or done >= self.total else f"{duration(left)} left"
+        self.progress.update(self.task, completed=done, note=note, left=said)
+        if self.quiet:
+            return
+        if self.foretell and said:
+            self.foretell = False
+            console.print(f"{self.title}: about {duration(left or 0)}", soft_wrap=True)
+        if self.live or now - self.last_line < LINE_SECONDS:
             return
         self.last_line = now
-        rate = (done - self.start) / (now - self.began)
-        left = f", {(self.total - done) / rate:.0f} s left" if self.total and rate > 0 else ""
-        print(f"{self.title}: {done}/{self.total} {self.unit} {note}{left}", file=sys.stderr)
+        count = f"{done:.0f} %" if self.unit == "%" else f"{done}/{self.total} {self.unit}"
+        print(" ".join(filter(None, [f"{self.title}: {count}", note])), end="", file=sys.stderr)
+        print(f", {said}" if said else "", file=sys.stderr, flush=True)

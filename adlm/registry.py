@@ -1,9 +1,16 @@
-"""The one decorator: an extension axis is a table of names, filled by the files of one folder."""
+"""The one decorator: an extension axis is a table of names, filled by the files of one folder.
+
+A name `module:name` is code outside the tree. It is imported only if it was allowed, by standing on
+the command line or by `allow`: what a stored configuration names is data, and is never executed.
+"""
 
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
+import re
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -26,6 +33,9 @@ HOMES = {
     "method": "adlm.reasoning.methods",
 }
 _tables: dict[str, dict[str, Any]] = {axis: {} for axis in HOMES}
+_allowed: set[str] = set()  # names of code outside the tree
+KINDS = {"anchors": "anchor rule", "dataset": "data set"}  # what a sentence calls them
+OUTSIDE = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*")
 
 
 def register(axis: str, name: str) -> Callable[[T], T]:
@@ -57,12 +67,73 @@ def names(axis: str) -> list[str]:
 
 
 def lookup(axis: str, name: str) -> Any:
-    """The object registered under `name`, or a sentence that suggests the nearest."""
+    """The object registered under `name`, or a sentence that suggests the nearest.
+
+    `module:name` is an object outside the tree, if it was allowed.
+    """
     known = names(axis)
-    if name not in known:
-        kind = {"anchors": "anchor rule"}.get(axis, axis)
+    if name in known:
+        return _tables[axis][name]
+    kind = KINDS.get(axis, axis)
+    if not outside(axis, name):
         raise UserError(f"there is no {kind} '{name}'{nearest(name, known)}")
-    return _tables[axis][name]
+    if not at_hand(axis, name):
+        raise UserError(
+            f"the {kind} '{name}' is code outside adlm, and what a file names is never imported: "
+            f"if you trust it, add --use {name} (in Python, adlm.use('{name}'))"
+        )
+    return bring(kind, name)
+
+
+def outside(axis: str, name: str) -> bool:
+    """Does a name mean code outside the tree? hf:NAME and polynomial:3 do not.
+
+    Example:
+        >>> [outside("schedule", n) for n in ("mine:Slow", "polynomial:3", "cosine")]
+        [True, False, False]
+    """
+    head = name.partition(":")[0]
+    return bool(OUTSIDE.fullmatch(name)) and head != "hf" and head not in names(axis)
+
+
+def at_hand(axis: str, name: str) -> bool:
+    """May the object of that name be used here? All but code outside the tree that is not allowed.
+
+    Example:
+        >>> at_hand("anchors", "count"), at_hand("anchors", "mine:rule")
+        (True, False)
+    """
+    return name in _allowed or not outside(axis, name)
+
+
+def allow(*given: str) -> None:
+    """Let code outside the tree be imported by its name, `module:name`.
+
+    Example:
+        >>> lookup("recipe", "math:floor")
+        Traceback (most recent call last):
+        adlm.errors.UserError: the recipe 'math:floor' is code outside adlm, and what a file ...
+        >>> allow("math:floor")
+        >>> lookup("recipe", "math:floor").__name__
+        'floor'
+        >>> _allowed.clear()
+    """
+    for name in given:
+        if not OUTSIDE.fullmatch(name):
+            raise UserError(f"code is named as module:name, found '{name}'")
+        _allowed.add(name)
+
+
+def bring(kind: str, name: str) -> Any:
+    """Import `module:name`; a module beside the user is found too."""
+    module, _, attribute = name.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (Exception, SystemExit) as error:  # whatever a user's module raises
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(f"the {kind} '{name}' cannot be imported: {reason}") from None
 
 
 def create(axis: str, spec: str, field: str, right: str) -> Any:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from adlm import registry
 from adlm.config import (
     Config,
     DataConfig,
@@ -28,6 +29,12 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     """Every test has an empty token cache and no data folder of the user's."""
     monkeypatch.setenv("ADLM_CACHE", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.delenv("ADLM_DATA", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test has the code outside the tree that another one allowed."""
+    monkeypatch.setattr(registry, "_allowed", set())
 
 
 @pytest.fixture

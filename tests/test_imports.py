@@ -50,7 +50,7 @@ def test_every_module_imports_with_the_core_alone():
             "adlm[data]",
         ),
         (
-            "from adlm.train.log import _board; from pathlib import Path; _board(Path('x'))",
+            "from adlm.train.log import TensorBoard as T; from pathlib import Path; T(Path('x'))",
             "adlm[tensorboard]",
         ),
     ],

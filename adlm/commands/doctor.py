@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import shutil
+from collections.abc import Iterator
 from importlib.util import find_spec
 
 import torch
@@ -14,8 +15,8 @@ from adlm.data import cache
 from adlm.data.corpus import open_vocab
 from adlm.data.sources import find_local
 from adlm.errors import UserError
-from adlm.measure import matmul_flops, memory_bytes
-from adlm.models.sizes import parameters, step_memory
+from adlm.measure import device_memory, matmul_flops, memory_bytes
+from adlm.models.sizes import memory_verdict, parameters
 from adlm.recipes import recipe as named
 
 EXTRAS = {
@@ -38,37 +39,36 @@ def start(recipe: str | None = None, size: str | None = None) -> None:
         raise UserError("--size is that of a recipe: adlm doctor RECIPE --size SIZE")
     config = named(recipe, size) if recipe else None
     for label, value in machine():
-        print(f"{label:<18}{value}")
+        print(f"{label:<18}{value}", flush=True)
     if config is not None and recipe is not None:
         print(f"\n{recipe}")
         for label, value in needs(config):
-            print(f"{label:<18}{value}")
+            print(f"{label:<18}{value}", flush=True)
 
 
-def machine() -> list[tuple[str, str]]:
-    """Lines on the machine."""
+def machine() -> Iterator[tuple[str, str]]:
+    """Lines on the machine, each as soon as it is known."""
     about = devices.machine()
+    yield "python", f"{about['python']} on {platform.platform()}"
+    yield "adlm, torch", f"{about['adlm']}, {about['torch']}"
+    threads = f"{about['threads']} threads in use"
+    yield "processor", f"{about['cpu']}, {about['cores']} cores, {threads}"
     fp32, bf16 = (matmul_flops(p, budget=0.3) / 1e9 for p in ("fp32", "bf16"))
     chosen = devices.precision("auto", devices.pick())
-    memory = memory_bytes()
+    speeds = f"{fp32:,.0f} GFLOP/s in fp32, {bf16:,.0f} in bf16"
+    yield "matrix products", f"{speeds}; auto = {chosen}"
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    lines = [
-        ("python", f"{about['python']} on {platform.platform()}"),
-        ("adlm, torch", f"{about['adlm']}, {about['torch']}"),
-        ("processor", f"{about['cpu']}, {about['cores']} cores, {about['threads']} threads in use"),
-        ("matrix products", f"{fp32:,.0f} GFLOP/s in fp32, {bf16:,.0f} in bf16; auto = {chosen}"),
-        ("gpu", ", ".join(gpus) or "none"),
-    ]
-    if memory:
-        lines.append(("memory", f"{memory[0] / 2**30:.1f} GiB, {memory[1] / 2**30:.1f} free"))
+    yield "gpu", ", ".join(gpus) or "none"
+    if memory := memory_bytes():
+        yield "memory", f"{memory[0] / 2**30:.1f} GiB, {memory[1] / 2**30:.1f} free"
     for extra, modules in EXTRAS.items():
         missing = [m for m in modules if find_spec(m) is None]
         state = f"missing: pip install 'adlm[{extra}]'" if missing else "installed"
-        lines.append((f"extra {extra}", state))
+        yield f"extra {extra}", state
     home = cache.folder()
     place = next(p for p in (home, *home.parents) if p.exists())
     free = shutil.disk_usage(place).free / 2**30
-    return [*lines, ("cache", f"{home}, {free:.1f} GiB free")]
+    yield "cache", f"{home}, {free:.1f} GiB free"
 
 
 def whereabouts(config: Config) -> str:
@@ -83,21 +83,14 @@ def whereabouts(config: Config) -> str:
     return f"found, {sum(p.stat().st_size for p in inner) / 1e6:,.1f} MB"
 
 
-def needs(config: Config) -> list[tuple[str, str]]:
+def needs(config: Config) -> Iterator[tuple[str, str]]:
     """Lines on a recipe: what it needs and whether it is there."""
-    lines = []
-    lines.append(("data", f"{config.data.name}: {whereabouts(config)}"))
+    yield "data", f"{config.data.name}: {whereabouts(config)}"
     try:
         vocab = open_vocab(config.data)
     except UserError as error:
-        return [*lines, ("tokenizer", str(error))]
-    lines.append(("tokenizer", f"{config.data.tokenizer}: {vocab.size:,} tokens"))
-    lines.append(("parameters", f"{parameters(config, vocab.size):,}"))
-    wanted = step_memory(config, vocab.size)
-    memory = memory_bytes()
-    verdict = ""
-    if memory and not torch.cuda.is_available():
-        fits = wanted <= memory[1]
-        verdict = ": fits" if fits else ": does not fit; lower train.micro"
-    lines.append(("memory", f"{wanted / 2**30:.1f} GiB, estimated{verdict}"))
-    return lines
+        yield "tokenizer", str(error)
+        return
+    yield "tokenizer", f"{config.data.tokenizer}: {vocab.size:,} tokens"
+    yield "parameters", f"{parameters(config, vocab.size):,}"
+    yield "memory", memory_verdict(config, vocab.size, 1, device_memory())

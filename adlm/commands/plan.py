@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from adlm import device as devices
 from adlm.config import Config
 from adlm.data.corpus import open_vocab
 from adlm.errors import UserError, nearest
-from adlm.measure import step_rate
+from adlm.measure import device_memory, step_rate
 from adlm.models.sizes import (
     flops_per_token,
     head_share,
+    memory_verdict,
     parameters,
-    step_memory,
     training_flops,
 )
+from adlm.progress import duration
 
-# dense bf16 (fp16 on T4 and V100) matrix peak in FLOPs a second, from the makers' data sheets
+
+class Gpu(NamedTuple):
+    """What a maker's data sheet says."""
+
+    flops: float  # dense bf16 (fp16 on T4 and V100) matrix products a second
+    memory: int  # GiB
+
+
 GPUS = {
-    "t4": 65e12,
-    "v100": 125e12,
-    "l4": 121e12,
-    "rtx4090": 165e12,
-    "a100": 312e12,
-    "h100": 989e12,
-    "gh200": 989e12,
+    "t4": Gpu(65e12, 16),
+    "v100": Gpu(125e12, 32),
+    "l4": Gpu(121e12, 24),
+    "rtx4090": Gpu(165e12, 24),
+    "a100": Gpu(312e12, 80),
+    "h100": Gpu(989e12, 80),
+    "gh200": Gpu(989e12, 96),
 }
 UTILISATION = 0.4  # share of the peak that such training usually reaches; stated in the output
 
@@ -52,14 +62,15 @@ def start(
     step = training_flops(config, vocab.size)
     tokens = config.train.steps * config.train.batch * config.data.length
     world = count if gpu else 1
+    limit = GPUS[gpu].memory << 30 if gpu else device_memory(config.train.device)
     print(f"{recipe}: {config.objective}, {vocab.size:,} tokens in the vocabulary")
     print(f"parameters        {parameters(config, vocab.size):,}")
-    print(f"training tokens   {tokens:,} in {config.train.steps:,} steps")
+    print(f"training tokens   {tokens:,} in {config.train.steps:,} steps{counted(config, tokens)}")
     print(f"FLOPs a token     {forward:.3g} forward, {step:.3g} in training")
     print(f"FLOPs in all      {step * tokens:.3g}")
-    print(f"memory a process  {step_memory(config, vocab.size, world) / 2**30:.1f} GiB, estimated")
+    print(f"memory a process  {memory_verdict(config, vocab.size, world, limit)}")
     if gpu:
-        rate = GPUS[gpu] * UTILISATION * count / step
+        rate = GPUS[gpu].flops * UTILISATION * count / step
         where = f"{count} x {gpu} at {UTILISATION:.0%} of the peak, assumed"
     else:
         device = devices.pick(config.train.device)
@@ -70,14 +81,31 @@ def start(
     print(f"time              {duration(tokens / rate)}, without evaluation")
 
 
-def duration(seconds: float) -> str:
-    """A time for a person.
+def counted(config: Config, tokens: float) -> str:
+    """What the papers' tables say in place of that: they count the tokens that are predicted.
 
     Example:
-        >>> duration(90), duration(7200), duration(10 * 86400)
-        ('1.5 minutes', '2.0 hours', '10.0 days')
+        >>> counted(Config(objective="mdlm"), 524e9)
+        '; half of them, 262 B, are masked and predicted: what the papers count'
+        >>> counted(Config(objective="ar"), 262e9)
+        ''
     """
-    for unit, length in (("days", 86400 * 2), ("hours", 3600), ("minutes", 60)):
-        if seconds >= length:
-            return f"{seconds / min(length, 86400):,.1f} {unit}"
-    return f"{seconds:.0f} seconds"
+    share = head_share(config)
+    if share == 1:
+        return ""
+    return (
+        f"; half of them, {amount(share * tokens)}, are masked and predicted: what the papers count"
+    )
+
+
+def amount(count: float) -> str:
+    """A large number in three digits.
+
+    Example:
+        >>> amount(2_662_400), amount(262.144e9), amount(900)
+        ('2.66 M', '262 B', '900')
+    """
+    for unit, size in (("B", 1e9), ("M", 1e6)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count:,.0f}"

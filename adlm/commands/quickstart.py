@@ -52,16 +52,16 @@ def start(
     cores = os.cpu_count() or 1
     workers = workers or min(len(wanted), max(min(2, cores), cores // 2))
     began = time.monotonic()
-    total = sum(c.train.steps for c in wanted.values())
     console.print(greeting(home, wanted, workers), soft_wrap=True)
-    with hold(home), Bar("quickstart", total, "steps", done(home, wanted)) as bar:
+    bar = Bar("quickstart", 100, "%", study.percent(home, wanted), foretell=True, settle=12)
+    with hold(home), bar:
         pool.work(
             study.jobs(home, wanted, rows),
             workers,
             pool.shares(workers, 0),
             progress(home, wanted, bar),
         )
-        bar.update(total)
+        bar.update(100)
     result = study.gather(home, wanted)
     write_json(home / "results.json", result)
     write_text(home / "report.html", page(result, home))
@@ -86,10 +86,6 @@ def greeting(home: Path, wanted: dict[str, Config], workers: int) -> str:
     return said
 
 
-def done(home: Path, wanted: dict[str, Config]) -> int:
-    return sum(study.steps_done(home / name) for name in wanted)
-
-
 def progress(home: Path, wanted: dict[str, Config], bar: Bar) -> Callable[[], None]:
     """What the pool calls while it waits."""
 
@@ -100,7 +96,7 @@ def progress(home: Path, wanted: dict[str, Config], bar: Bar) -> Callable[[], No
             for name, step in at.items()
             if 0 < step < wanted[name].train.steps
         ]
-        bar.update(sum(at.values()), ", ".join(running))
+        bar.update(study.percent(home, wanted), ", ".join(running))
 
     return look
 

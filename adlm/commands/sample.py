@@ -21,6 +21,7 @@ def start(
     checkpoint_or_run: str,
     prompt: str = "",
     length: int | None = None,
+    max_new_tokens: int | None = None,
     settings: Settings = Settings(),
     json_out: str | None = None,
     trace: str | None = None,
@@ -30,14 +31,15 @@ def start(
     Args:
         checkpoint_or_run: A checkpoint, or a run (its newest checkpoint is taken).
         prompt: What every text begins with.
-        length: Tokens of a text; the trained length by default, more with the sampler blocks.
+        length: Tokens of a text, prompt included; the trained length by default, more with the
+            sampler blocks.
+        max_new_tokens: Tokens after the prompt, instead of --length.
         settings: How texts are written.
         json_out: Also write the samples as JSON lines to this file (--json is short for it).
         trace: Also write a page that replays how the texts were written, such as out.html.
     """
     model = api.load(checkpoint_or_run, settings.device)
-    wanted = model.config.data.length if length is None else length
-    given = template.after(prompt, wanted, model.vocab)
+    given = model.blank(prompt, length, max_new_tokens)
     tell(model, given, settings, json_out, trace)
 
 
@@ -66,6 +68,7 @@ def watch(
     text: str | None = None,
     prompt: str = "",
     length: int | None = None,
+    max_new_tokens: int | None = None,
     settings: Settings = Settings(),
     speed: float = 10.0,
     trace: str | None = None,
@@ -78,7 +81,8 @@ def watch(
         checkpoint_or_run: A checkpoint, or a run (its newest checkpoint is taken).
         text: A text with holes to fill; without it a text is written after the prompt.
         prompt: What the text begins with.
-        length: Tokens of the text; the trained length by default.
+        length: Tokens of the text, prompt included; the trained length by default.
+        max_new_tokens: Tokens after the prompt, instead of --length.
         settings: How the text is written.
         speed: Steps a second.
         trace: Also write a page that replays the run, such as out.html.
@@ -86,8 +90,7 @@ def watch(
     check(settings.n == 1, "--n", settings.n, "1: one text is watched")
     model = api.load(checkpoint_or_run, settings.device)
     if text is None:
-        wanted = model.config.data.length if length is None else length
-        given = template.after(prompt, wanted, model.vocab)
+        given = model.blank(prompt, length, max_new_tokens)
     else:
         given = template.holes(text, model.vocab)
     made, seen = model.record(given, settings)

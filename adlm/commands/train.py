@@ -5,6 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from adlm.config import Config
+from adlm.errors import UserError
+from adlm.registry import names
+from adlm.train.checkpoint import MANIFEST
+from adlm.train.log import find_logger
 from adlm.train.run import train as run
 
 
@@ -14,14 +18,31 @@ def start(
     out: str | None = None,
     size: str | None = None,
     resume: bool = False,
+    logger: str | None = None,
 ) -> int:
-    """Train a recipe into a folder, with checkpoints and metrics.
+    """Train a recipe into a folder, with checkpoints and metrics; --resume RUN goes on.
 
     Args:
-        recipe: Name of a recipe; 'adlm recipes' lists them.
+        recipe: Name of a recipe; 'adlm recipes' lists them. With --resume also the folder of a run,
+            which knows its recipe and settings.
         out: Folder of the run; runs/RECIPE by default.
         size: pico, nano, micro, tiny, small or medium: sets width, depth, heads, learning rate and
             batch.
         resume: Continue the run in that folder.
+        logger: A function of yours, module:function, that is called with every record of metrics
+            and the run's folder; it is not stored.
     """
-    return run(config, Path(out or f"runs/{recipe}").expanduser(), resume)
+    hook = find_logger(logger) if logger else None
+    return run(config, folder(recipe, out), resume, hook)
+
+
+def folder(recipe: str, out: str | None) -> Path:
+    """The folder of a recipe's run; a run that is named instead of a recipe is its own."""
+    if recipe in names("recipe"):
+        return Path(out or f"runs/{recipe}").expanduser()
+    home = Path(recipe).expanduser()
+    if out and Path(out).expanduser().resolve() != home.resolve():
+        raise UserError(f"{recipe} is a run, which goes on in its own folder: leave out --out")
+    if (home / MANIFEST).is_file():
+        raise UserError(f"{recipe} is a checkpoint: resume the run that it is of")
+    return home

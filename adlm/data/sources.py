@@ -58,6 +58,8 @@ def open_source(config: DataConfig, split: str) -> Source:
     path = Path(config.name).expanduser()
     if path.exists():
         return _from_files(path, split, config.field)
+    if registry.outside("dataset", config.name):
+        return _named(config, split)
     if os.sep in config.name or path.suffix:
         raise UserError(f"there is no file or folder {config.name}")
     registry.lookup("dataset", config.name)  # says what there is
@@ -73,13 +75,26 @@ def data_dirs(config: DataConfig) -> list[Path]:
     return [Path(folder).expanduser() for folder in given if folder]
 
 
+def find_set(name: str) -> DataSet:
+    """A registered set, or a user's, module:name, where that is allowed."""
+    declared = registry.lookup("dataset", name)
+    if not isinstance(declared, DataSet):
+        raise UserError(f"the data set '{name}' must be a DataSet, found {declared!r}")
+    return declared
+
+
+def short_name(config: DataConfig) -> str:
+    """The folder of a named set; of module:name the second part."""
+    return config.name.rpartition(":")[2]
+
+
 def find_local(config: DataConfig, split: str) -> Path | None:
     """The file or folder of a named set on this machine."""
-    declared: DataSet = registry.lookup("dataset", config.name)
+    declared = find_set(config.name)
     if split not in declared.files:
         found = ", ".join(declared.files)
         raise UserError(f"{config.name} has no split '{split}'; it has {found}")
-    places = [place for d in data_dirs(config) for place in (d / config.name, d)]
+    places = [place for d in data_dirs(config) for place in (d / short_name(config), d)]
     if declared.package and (spec := find_spec(declared.package)):
         places += [Path(p) for p in spec.submodule_search_locations or []]
     candidates = (place / file for place in places for file in declared.files[split])
@@ -87,8 +102,8 @@ def find_local(config: DataConfig, split: str) -> Path | None:
 
 
 def _named(config: DataConfig, split: str) -> Source:
-    declared: DataSet = registry.lookup("dataset", config.name)
-    name = config.name
+    declared = find_set(config.name)
+    name = short_name(config)
     if path := find_local(config, split):
         return _local(declared, path, name, split)
     if declared.package:

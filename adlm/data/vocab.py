@@ -226,6 +226,19 @@ def bert_vocab(dirs: Sequence[Path]) -> Vocab:
     )
 
 
+def nominal_size(spec: str) -> int | None:
+    """The size of the vocabulary that data.tokenizer names, where that is known without reading it.
+
+    Example:
+        >>> nominal_size("bpe:2048"), nominal_size("byte"), nominal_size("mine/tokenizer.json")
+        (2048, 258, None)
+    """
+    name, _, argument = spec.partition(":")
+    if name == "bpe" and argument.isdigit():
+        return int(argument)
+    return {"byte": 258, "gpt2": 50258, "bert": 30522}.get(spec)
+
+
 def file_vocab(path: Path) -> Vocab:
     """Any tokenizer.json, or a folder that holds one."""
     return make_vocab(_read_tokenizer(path / "tokenizer.json" if path.is_dir() else path))

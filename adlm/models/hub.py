@@ -14,8 +14,9 @@ from adlm.train.checkpoint import Checkpoint
 
 def load_model(saved: Checkpoint, device: str = "cpu") -> Denoiser:
     """The network of a checkpoint with its (averaged) weights, ready for evaluation."""
-    model = build(saved.config, saved.vocab.size)
-    fill(model, saved.weights(), saved.path)
+    tensors = saved.weights()
+    model = build(saved.config, saved.vocab.size, table="table_total" in tensors)
+    fill(model, tensors, saved.path)
     return model.to(device).eval()
 
 

@@ -73,12 +73,16 @@ def resize(config: Config, name: str) -> Config:
     return replace(config, model=model, optim=optim, train=replace(config.train, batch=size.batch))
 
 
-def build(config: Config, vocab_size: int) -> Denoiser:
-    """The network of a configuration, freshly initialised."""
+def build(config: Config, vocab_size: int, table: bool | None = None) -> Denoiser:
+    """The network of a configuration, freshly initialised.
+
+    `table`: does it keep the corpus's counts? As the anchor rule needs them by default.
+    """
     causal = registry.lookup("objective", config.objective).causal
     length = config.data.length
     if config.model.anchor_blocks:
-        return Anchored(vocab_size, config.model, causal, length, reads_table(config.anchor.rule))
+        kept = reads_table(config.anchor.rule) if table is None else table
+        return Anchored(vocab_size, config.model, causal, length, kept)
     return Denoiser(vocab_size, config.model, causal, length, config.model.tied)
 
 
@@ -193,3 +197,46 @@ def step_memory(config: Config, vocab_size: int, world: int = 1) -> int:
     )  # activations of a token, fp32
     logits = (1 << 25) * 4 * 2
     return 4 * copies * parameters(config, vocab_size) + rows * length * kept + logits
+
+
+def largest_micro(config: Config, vocab_size: int, world: int, limit: int) -> int:
+    """The most rows at a time whose step fits into `limit` bytes: an equal part of a process's.
+
+    0 where not even one row fits.
+
+    Example:
+        >>> from adlm.recipes import recipe
+        >>> largest_micro(recipe("owt-adlm"), 50258, world=8, limit=80 << 30)
+        32
+    """
+    rows = -(-config.train.batch // world)
+    for pieces in range(1, rows + 1):
+        micro = rows // pieces
+        cut = replace(config, train=replace(config.train, micro=micro))
+        if rows % pieces == 0 and step_memory(cut, vocab_size, world) <= ROOM * limit:
+            return micro
+    return 0
+
+
+ROOM = 0.9  # share of a memory that a step may take by the estimate: the rest is for what it lacks
+
+
+def memory_verdict(config: Config, vocab_size: int, world: int, limit: int | None) -> str:
+    """What a process's step takes, whether that fits into `limit` bytes, and what would."""
+
+    def size(micro: int) -> float:
+        cut = replace(config, train=replace(config.train, micro=micro))
+        return step_memory(cut, vocab_size, world)
+
+    wanted = size(config.train.micro)
+    said = f"{wanted / 2**30:.1f} GiB, estimated"
+    if limit is None:
+        return said
+    room = f"{limit / 2**30:.1f} GiB"
+    if wanted <= ROOM * limit:
+        return f"{said}: fits into {room}"
+    micro = largest_micro(config, vocab_size, world, limit)
+    if not micro:
+        return f"{said}: does NOT fit into {room}, nor does one row at a time"
+    cut = f"--train.micro {micro} does, with {size(micro) / 2**30:.1f} GiB"
+    return f"{said}: does NOT fit into {room}; {cut}"

@@ -11,6 +11,7 @@ visible anchors too. Only the first term is ever reported as a likelihood.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -41,8 +42,12 @@ class AnchoredObjective:
             )
         self.base = self.base_class(config, vocab)  # type: ignore[call-arg]
         self.estimator = self.base.estimator  # type: ignore[attr-defined]
-        self.anchors = Anchors(config.anchor, vocab)
-        self.config = config.anchor
+        self.config, self.vocab = config.anchor, vocab
+
+    @cached_property
+    def anchors(self) -> Anchors:
+        """The rule; scoring does without it."""
+        return Anchors(self.config, self.vocab)
 
     def noise(self, rows: int, length: int, generator: torch.Generator) -> Noise | None:
         made = self.base.noise(rows, length, generator)  # type: ignore[attr-defined]

@@ -8,9 +8,6 @@ and checks what a user's own function returns. A rule that reads the corpus tabl
 
 from __future__ import annotations
 
-import importlib
-import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -68,15 +65,9 @@ def needs_table(rule: Rule) -> Rule:
 def reads_table(name: str) -> bool:
     """Does the rule of that name read the corpus table?
 
-    A user's function that is not at hand counts as one that does not: its checkpoints can be
-    sampled without it.
+    A user's function that is not at hand counts as one that does not: only training needs it.
     """
-    try:
-        return getattr(find(name), "needs_table", False)
-    except UserError:
-        if ":" not in name:
-            raise
-        return False
+    return registry.at_hand("anchors", name) and getattr(find(name), "needs_table", False)
 
 
 def occurrences(x: Tensor, valid: Tensor) -> Tensor:
@@ -201,16 +192,8 @@ class Anchors:
 
 
 def find(name: str) -> Rule:
-    """A registered rule, or a user's function by its import path, module:function."""
-    module, _, function = name.partition(":")
-    if not function:
-        return registry.lookup("anchors", name)
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # a file of the user's, beside them
-    try:
-        rule = getattr(importlib.import_module(module), function)
-    except (Exception, SystemExit) as error:  # whatever a user's module raises
-        raise UserError(f"the anchor rule '{name}' cannot be imported: {error}") from None
+    """A registered rule, or a user's function, module:function, where that is allowed."""
+    rule = registry.lookup("anchors", name)
     if not callable(rule):
         raise UserError(f"the anchor rule '{name}' must be a function, found {rule!r}")
     return rule

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from adlm.errors import UserError
-from adlm.registry import create, register
+from adlm.registry import create, lookup, outside, register
 
 
 class Schedule(Protocol):
@@ -114,4 +114,19 @@ def make_schedule(spec: str) -> Schedule:
         >>> make_schedule("polynomial:3").power
         3.0
     """
+    if outside("schedule", spec):
+        return own_schedule(spec)
     return create("schedule", spec, "process.schedule", "a name, or polynomial:POWER")
+
+
+def own_schedule(name: str) -> Schedule:
+    """A user's schedule, module:Class, where that is allowed."""
+    kind = lookup("schedule", name)
+    needed = [m for m in vars(Schedule) if not m.startswith("_")]
+    missing = [m for m in needed if not callable(getattr(kind, m, None))]
+    if not isinstance(kind, type) or missing:
+        raise UserError(
+            f"the schedule '{name}' must be a class with {', '.join(needed)}; "
+            f"it lacks {', '.join(missing) or 'being a class'}"
+        )
+    return kind()

@@ -117,7 +117,7 @@ class Trainer:
         """Go through the stages to the end, or until told to stop; a checkpoint either way."""
         console.print(describe(self.plan, self.items, self.vocab), soft_wrap=True)
         total = sum(map(self.steps, self.stages))
-        log = Log(self.out, self.step, False)
+        log = Log(self.out, self.step)
         began = saved = time.monotonic()
         with Bar("training", total, "steps", self.step) as bar:
             while not self.finished:

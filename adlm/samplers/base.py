@@ -7,7 +7,7 @@ get a token, and a row whose canvas has not changed since its last pass is not p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -185,9 +185,17 @@ class Policy:
         return alpha_t, 1.0 if s == 0 else alpha_s
 
 
+def find_policy(name: str) -> type[Policy]:
+    """A registered policy, or a user's, module:Class, where that is allowed."""
+    kind = registry.lookup("sampler", name)
+    if not (isinstance(kind, type) and issubclass(kind, Policy) and is_dataclass(kind)):
+        raise UserError(f"the sampler '{name}' must be a dataclass that is a Policy, found {kind}")
+    return kind
+
+
 def make_policy(name: str, schedule: Schedule, options: dict[str, Any] | None = None) -> Policy:
     """The named policy with its options; an option that it does not have is one sentence."""
-    kind: type[Policy] = registry.lookup("sampler", name)
+    kind = find_policy(name)
     known = {f.name: f.default for f in fields(kind) if f.name != "schedule"}
     for key, value in (options or {}).items():
         if key not in known:

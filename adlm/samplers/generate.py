@@ -15,7 +15,7 @@ from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.models.denoiser import Denoiser
 from adlm.process.schedule import make_schedule
-from adlm.samplers.base import Canvas, Watch, make_policy, run
+from adlm.samplers.base import Canvas, Watch, find_policy, make_policy, run
 from adlm.samplers.blocks import Blocks
 from adlm.samplers.categorical import Draw
 from adlm.samplers.causal import run_causal
@@ -30,7 +30,8 @@ class Settings:
         n: How many.
         sampler: causal for AR and A2R; for diffusion ancestral (the default), first-hitting,
             remdm-cap, remdm-rescale, remdm-conf, remdm-loop, remdm-switch, forward-backward, dfm,
-            confidence, blocks, and with an anchor network anchor-first.
+            confidence, blocks, and with an anchor network anchor-first; or one of yours,
+            module:Class.
         steps: Denoising steps; one for each token by default.
         policy: The sampler's own options, such as --policy.eta 0.04; a wrong one lists them.
         draw: How a token is drawn.
@@ -85,9 +86,12 @@ def samplers_for(config: Config) -> list[str]:
     """The samplers that a checkpoint can serve."""
     if registry.lookup("objective", config.objective).causal:
         return ["causal"]
-    every = registry.names("sampler")
-    anchored = bool(config.model.anchor_blocks)
-    return [n for n in every if anchored or not registry.lookup("sampler", n).needs_anchors]
+    return [n for n in registry.names("sampler") if serves(n, config)]
+
+
+def serves(sampler: str, config: Config) -> bool:
+    """Can a diffusion sampler write with this checkpoint?"""
+    return bool(config.model.anchor_blocks) or not find_policy(sampler).needs_anchors
 
 
 def generate(
@@ -102,7 +106,8 @@ def generate(
     """Write the masks of a template: (L,) token ids. Row i is the same whatever n is."""
     known = samplers_for(config)
     sampler = settings.sampler or ("causal" if "causal" in known else "ancestral")
-    if sampler not in known:
+    own = "causal" not in known and registry.outside("sampler", sampler)
+    if sampler not in known and not (own and serves(sampler, config)):
         raise UserError(
             f"a checkpoint of {config.objective} cannot be sampled by '{sampler}'; "
             f"it has {', '.join(known)}"
@@ -119,8 +124,7 @@ def generate(
         policy = make_policy(sampler, schedule, settings.policy)
         if isinstance(policy, Blocks):
             policy = replace(policy, context=min(policy.context or most, most))
-            needed = registry.lookup("sampler", policy.inner).needs_anchors
-            if needed and policy.inner not in known:
+            if not serves(policy.inner, config):
                 raise UserError(f"a checkpoint of {config.objective} has no '{policy.inner}'")
     elif settings.policy:
         raise UserError("the sampler causal has no options")

@@ -13,9 +13,18 @@ from adlm.errors import UserError
 HOLE = re.compile(r"\[MASK(?::(\d+))?\]")
 
 
-def after(prompt: str, length: int, vocab: Vocab) -> np.ndarray:
-    """A prompt, and masks up to `length` tokens in all."""
+def after(prompt: str, length: int, vocab: Vocab, new: int | None = None) -> np.ndarray:
+    """A prompt, and masks up to `length` tokens in all; or `new` masks.
+
+    Example:
+        >>> from adlm.data.vocab import byte_vocab
+        >>> len(after("abc", 16, byte_vocab())), len(after("abc", 16, byte_vocab(), new=4))
+        (16, 7)
+    """
     given = ids(prompt, vocab)
+    if new is not None:
+        check(new >= 1, "--max_new_tokens", new, "at least 1")
+        length = len(given) + new
     check(length >= 2, "--length", length, "at least 2")
     if len(given) >= length:
         raise UserError(f"the prompt has {len(given)} tokens, and only {length} fit")

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from adlm import registry
 from adlm.config import AnchorConfig, Config
 from adlm.data.vocab import Vocab
 from adlm.models.anchored import Anchored
@@ -74,16 +75,20 @@ class Trace:
         x = torch.from_numpy(np.stack([self.tokens(row) for row in range(len(self.events))]))
         every = torch.ones_like(x, dtype=torch.bool)
         table = model.table() if isinstance(model, Anchored) else None
-        rule = Anchors(config.anchor, self.vocab)
-        if not rule.reads_table or table is not None:  # else the counts are not in this checkpoint
-            chosen = rule(x, every, on_cpu(table))
-            self.rule = f"anchor by the rule {config.anchor.rule}"
+        name = config.anchor.rule
+        own = Anchors(config.anchor, self.vocab) if registry.at_hand("anchors", name) else None
+        # the counts may be missing in this checkpoint
+        if own and (table is not None or not own.reads_table):
+            chosen = own(x, every, on_cpu(table))
+            self.rule = f"anchor by the rule {name}"
             self.anchors = chosen.numpy()
             if chosen.float().mean() <= 0.5:
                 return
         rare = Anchors(AnchorConfig(rule="corpus", share=RARE), self.vocab)
         self.anchors = rare(x, every, expected(model, x, self.vocab.mask)).numpy()
         self.rule = f"anchor: the rarest {RARE:.0%} of what the model writes"
+        if not own:
+            self.rule += f" (its own rule is code outside adlm: --use {name})"
 
     def letters(self, row: int) -> dict[str, str]:
         """position -> text, where a final token alone is no text but one with its neighbours."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from adlm import memory
 from adlm.errors import UserError
-from adlm.progress import console
+from adlm.progress import console, duration
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,39 @@ class Job:
     folder: Path
     module: str
     given: list[Any]  # JSON values
+    seconds: float = 0.0  # that it is expected to take; 0 = unknown
+
+
+class Course:
+    """How long the jobs will still take: as expected, corrected by how long others took.
+
+    The first word is the expectation alone, from steps measured beforehand.
+    """
+
+    def __init__(
+        self, jobs: list[Job], workers: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.jobs, self.workers, self.clock = jobs, workers, clock
+        self.began: dict[Path, float] = {}
+        self.took: dict[Path, float] = {}
+
+    def start(self, job: Job) -> None:
+        self.began[job.folder] = self.clock()
+
+    def end(self, job: Job) -> None:
+        self.took[job.folder] = self.clock() - self.began[job.folder]
+
+    def left(self) -> float:
+        """Seconds until the last job is done."""
+        over = [j for j in self.jobs if j.folder in self.took]
+        expected = sum(j.seconds for j in over)
+        slower = sum(self.took[j.folder] for j in over) / expected if expected else 1.0
+        now, rest = self.clock(), [0.0]
+        for job in self.jobs:
+            if job.folder not in self.took:
+                spent = now - self.began.get(job.folder, now)
+                rest.append(max(0.0, slower * job.seconds - spent))
+        return max(sum(rest) / self.workers, *rest)
 
 
 def finished(folder: Path, same: Callable[[dict[str, Any]], bool]) -> bool:
@@ -50,9 +83,9 @@ def shares(workers: int, threads: int) -> int:
     return threads or max(1, (os.cpu_count() or 1) // workers)
 
 
-def foretell(seconds: float) -> None:
+def foretell(jobs: list[Job], workers: int) -> None:
     """Say beforehand how long it will take."""
-    minutes = max(1, round(seconds / 60))
+    minutes = max(1, round(Course(jobs, workers).left() / 60))
     console.print(f"about {minutes} minutes; stop at any time, the same command goes on")
 
 
@@ -61,14 +94,15 @@ def work(
 ) -> None:
     """Do all jobs, `workers` at a time; a run that fails is one sentence.
 
-    `look` is called every second; without it each finished run is a line.
+    `look` is called every second; without it each finished run is a line, with the time left.
     """
     began = time.monotonic()
+    course = Course(jobs, workers)
     leaving.clear()
     here = threading.current_thread() is threading.main_thread()
     before = {n: signal.signal(n, stop_children) for n in ends()} if here else {}
     executor = ThreadPoolExecutor(workers)
-    pending = [executor.submit(launch, job, threads) for job in jobs]
+    pending = [executor.submit(launch, job, threads, course) for job in jobs]
     try:
         for job, future in zip(jobs, pending, strict=True):
             while look and not wait([future], timeout=1.0).done:
@@ -76,7 +110,9 @@ def work(
             if code := future.result():
                 raise UserError(why(job, code))
             if not look:
-                console.print(f"{time.monotonic() - began:6.0f} s  {job.label}")
+                left = course.left()
+                rest = f"; about {duration(left)} left" if left else ""
+                console.print(f"{time.monotonic() - began:6.0f} s  {job.label}{rest}")
     finally:  # also on Ctrl-C and SIGTERM: no further run starts, those under way save and leave
         executor.shutdown(wait=True, cancel_futures=True)
         for number, handler in before.items():
@@ -107,7 +143,7 @@ def log_file(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.log")
 
 
-def launch(job: Job, threads: int) -> int:
+def launch(job: Job, threads: int, course: Course) -> int:
     """One run in a process of its own, which ends when this one is told to.
 
     It is in a process group of its own: Ctrl-C in a terminal reaches it once, through this process.
@@ -121,12 +157,14 @@ def launch(job: Job, threads: int) -> int:
     with log_file(job.folder).open("a") as log:
         process = subprocess.Popen(words, env=environment, stdout=log, stderr=log, process_group=0)
         children.add(process)
+        course.start(job)
         if leaving.is_set():  # told to while it started
             process.terminate()
         try:
             return process.wait()
         finally:
             children.discard(process)
+            course.end(job)
 
 
 children: set[subprocess.Popen[bytes]] = set()

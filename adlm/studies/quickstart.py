@@ -14,6 +14,8 @@ from adlm import api
 from adlm import device as devices
 from adlm.commands.likelihood import start as likelihood
 from adlm.config import Config, from_dict, to_dict
+from adlm.data.vocab import nominal_size
+from adlm.models.sizes import training_flops
 from adlm.recipes import recipe
 from adlm.results import stamped, write_json
 from adlm.samplers import template
@@ -25,6 +27,7 @@ from adlm.viz.html import replay
 
 RECIPES = ("laptop-ar", "laptop-a2r", "laptop-mdlm", "laptop-adlm", "laptop-deep")
 PROMPT = "My fellow citizens"
+TAIL = 0.08  # scoring and writing, as a share of a model's time
 HOLES = "The [MASK] of the [MASK] is the duty of the Congress of the United States [MASK:6] ."
 # how each kind of model writes best among what was tried; the first is shown first
 WAYS: dict[bool, dict[str, dict[str, Any]]] = {
@@ -97,6 +100,19 @@ def texts(home: Path) -> dict[str, Any]:
     else:
         made |= {"holes": HOLES, "fillings": model.infill(HOLES, n=3, seed=1, nucleus=0.9)}
     return made
+
+
+def percent(home: Path, wanted: dict[str, Config]) -> float:
+    """How much of the work is done: a model's counts by the FLOPs of its training."""
+    done = total = 0.0
+    for name, config in wanted.items():
+        size = nominal_size(config.data.tokenizer) or 0
+        work = training_flops(config, size) * config.train.steps
+        trained = min(1.0, steps_done(home / name) / config.train.steps)
+        written = (home / name / "eval" / "texts.json").is_file()
+        done += work * ((1 - TAIL) * trained + TAIL * written)
+        total += work
+    return 100 * done / total
 
 
 def steps_done(run: Path) -> int:

@@ -78,9 +78,13 @@ class Study:
         with hold(self.home):
             left = [c for c in cells if not c.done]
             console.print(f"{self.task}: {len(left)} runs to do, {len(cells) - len(left)} done")
-            if left:
-                pool.foretell(sum(seconds(c.plan, threads) for c in left) / workers)
-            jobs = [Job(c.label, c.folder, __name__, [to_dict(c.plan), self.tests]) for c in left]
+            given = [[to_dict(c.plan), self.tests] for c in left]
+            jobs = [
+                Job(c.label, c.folder, __name__, g, seconds(c.plan, threads))
+                for c, g in zip(left, given, strict=True)
+            ]
+            if jobs:
+                pool.foretell(jobs, workers)
             pool.work(jobs, workers, threads)
         return self.gather()
 

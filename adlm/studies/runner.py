@@ -139,16 +139,15 @@ def earlier(path: Path, rows: dict[str, Config]) -> dict[tuple[str, int], Figure
     }
 
 
-def estimate(study: Study, workers: int, threads: int) -> float:
-    """Seconds that the runs still to be done will take, from a real step of each row."""
-    left = study.left()
+def estimate(study: Study, left: list[Cell], threads: int) -> list[float]:
+    """Seconds that each of the runs will take, from a real step of each row."""
     kept = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
         rates = {row: rate(study.rows[row]) for row in {c.row for c in left}}
     finally:
         torch.set_num_threads(kept)
-    return sum(work(study, c) / rates[c.row] for c in left) / workers
+    return [work(study, c) / rates[c.row] for c in left]
 
 
 def work(study: Study, cell: Cell) -> float:
@@ -178,11 +177,13 @@ def work_off(study: Study, workers: int, threads: int) -> None:
     """Say what is left and how long it takes, then do it."""
     left = study.left()
     console.print(f"{study.name}: {len(left)} runs to do, {len(study.found())} done")
-    if left:
-        pool.foretell(estimate(study, workers, threads))
+    if not left:
+        return
     jobs = [
-        Job(f"{c.row}, seed {c.seed}", c.folder, worker.__name__, [to_dict(c.config)]) for c in left
+        Job(f"{c.row}, seed {c.seed}", c.folder, worker.__name__, [to_dict(c.config)], seconds)
+        for c, seconds in zip(left, estimate(study, left, threads), strict=True)
     ]
+    pool.foretell(jobs, workers)
     pool.work(jobs, workers, threads)
 
 

@@ -1,40 +1,57 @@
-"""Metrics as JSON lines, one flushed line at a time; TensorBoard beside it where asked for."""
+"""Metrics as JSON lines, one flushed line at a time; TensorBoard or any other logger beside it.
+
+A logger is a function that is called with every record and the run's folder.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from adlm.errors import need
+from adlm.errors import UserError, need
+from adlm.progress import console
+from adlm.registry import bring
+
+Logger = Callable[[dict[str, Any], Path], object]
 
 
 class Log:
-    """metrics.jsonl of a run. After a resume it goes on where the checkpoint was."""
+    """metrics.jsonl of a run. After a resume it goes on where the checkpoint was.
 
-    def __init__(self, run: Path, step: int, tensorboard: bool):
+    A logger that raises is said and not called again; the training goes on.
+    """
+
+    def __init__(self, run: Path, step: int, loggers: Sequence[Logger] = ()):
+        self.run, self.loggers = run, list(loggers)
         self.path = run / "metrics.jsonl"
         keep = [r for r in read(self.path) if r["step"] <= step]
         part = self.path.with_suffix(".tmp")
         part.write_text("".join(json.dumps(r) + "\n" for r in keep))
         os.replace(part, self.path)
         self.file = self.path.open("a")
-        self.board = _board(run) if tensorboard else None
 
     def write(self, record: dict[str, Any]) -> None:
         """Append one record; it must have a step."""
         self.file.write(json.dumps(record) + "\n")
         self.file.flush()
-        if self.board is not None:
-            for key, value in record.items():
-                if key != "step":
-                    self.board.add_scalar(key, value, record["step"])
+        for logger in list(self.loggers):
+            try:
+                logger(dict(record), self.run)
+            except (Exception, SystemExit) as error:  # whatever a user's function raises
+                self.loggers.remove(logger)
+                reason = " ".join(f"{type(error).__name__}: {error}".split())
+                console.print(
+                    f"a logger raised {reason}; the run goes on without it", soft_wrap=True
+                )
 
     def close(self) -> None:
         self.file.close()
-        if self.board is not None:
-            self.board.close()
+        for logger in self.loggers:
+            if close := getattr(logger, "close", None):
+                close()
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -51,9 +68,28 @@ def read(path: Path) -> list[dict[str, Any]]:
     return records
 
 
-def _board(run: Path) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise need("tensorboard", "tensorboard", "train.tensorboard") from None
-    return SummaryWriter(str(run / "tensorboard"))
+class TensorBoard:
+    """The logger that writes TensorBoard events into the run's folder."""
+
+    def __init__(self, run: Path):
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise need("tensorboard", "tensorboard", "train.tensorboard") from None
+        self.writer = SummaryWriter(str(run / "tensorboard"))
+
+    def __call__(self, record: dict[str, Any], run: Path) -> None:
+        for key, value in record.items():
+            if key != "step":
+                self.writer.add_scalar(key, value, record["step"])
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+def find_logger(name: str) -> Logger:
+    """The function module:name, given by the user."""
+    logger = bring("logger", name)
+    if not callable(logger):
+        raise UserError(f"the logger '{name}' must be a function, found {logger!r}")
+    return logger

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from adlm.progress import Bar
 from adlm.train import checkpoint
 from adlm.train.distributed import World
 from adlm.train.ema import Ema
-from adlm.train.log import Log
+from adlm.train.log import Log, Logger
 from adlm.train.optim import Optimizers
 from adlm.train.signals import StopFlag
 from adlm.types import Batch, Noise
@@ -114,22 +115,24 @@ class Trainer:
         self.seconds = state["seconds"]
         self.recent = [Step(**values) for values in state.get("recent", [])]
 
-    def fit(self, stop: StopFlag) -> None:
+    def fit(self, stop: StopFlag, loggers: Sequence[Logger] = ()) -> None:
         """Train to the last step, or until told to stop; a checkpoint is written either way."""
         cfg = self.config.train
-        log = Log(self.run, self.step, cfg.tensorboard) if self.world.main else None
-        began, first_token = time.monotonic(), self.tokens
-        with Bar("training", cfg.steps, "steps", self.step, quiet=not self.world.main) as bar:
+        log = Log(self.run, self.step, loggers) if self.world.main else None
+        began, first_token, note = time.monotonic(), self.tokens, ""
+        quiet = not self.world.main
+        with Bar("training", cfg.steps, "steps", self.step, quiet, foretell=True) as bar:
             while self.step < cfg.steps:
                 self.recent.append(self.advance())
                 seconds = self.seconds + time.monotonic() - began
                 if self.step % cfg.log_every == 0 or self.step == cfg.steps:
                     rate = (self.tokens - first_token) / (time.monotonic() - began)
                     record = {"step": self.step, "tokens": self.tokens, **averages(self.recent)}
-                    bar.update(self.step, f"loss {record['loss']:.3f}{self.said} {rate:,.0f} tok/s")
+                    note = f"loss {record['loss']:.3f}{self.said} {rate:,.0f} tok/s"
                     if log:
                         log.write({**record, "tokens_per_s": rate, "seconds": seconds})
                     self.recent = []
+                bar.update(self.step, note)
                 stopping = bool(self.world.sum(float(stop.raised))[0])
                 done = self.step == cfg.steps
                 if _due(self.step, cfg.eval_every) or done:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,12 @@ CASES = [
     ("train laptop-mdlm --data.dir no/folder --data ptb --out {out}", "does not exist"),
     ("train laptop-mdlm --train.device tpu --out {out}", "device must be auto, cpu"),
     ("train laptop-mdlm extra", "'extra' is one argument too many"),
-    ("train", "recipe"),
+    ("train", "recipe is missing: adlm train RECIPE"),
+    ("train --resume", "recipe is missing"),
+    ("train --resume no/run", "no/run is no recipe, and no run either"),
+    ("train --resume=no/run", "resume must be true or false, found 'no/run'"),
+    ("train laptop-mdlm --lr 3", "there is no option --lr; did you mean --optim.lr?"),
+    ("train laptop-mdlm --batch=3", "there is no option --batch; did you mean --train.batch?"),
     ("eval likelihood no/such/run", "there is no checkpoint or run"),
     ("plan owt-mdlm --gpu h10", "did you mean 'h100'"),
     ("anchors text --anchor.gamma nan", "anchor.gamma must be a finite number, found 'nan'"),
@@ -106,15 +112,45 @@ def test_help_shows_meanings_and_defaults(name, capsys):
         assert "default: bpe:2048" in " ".join(shown.split())
 
 
-def test_recipes_and_plan_and_doctor_run(capsys):
+def test_help_of_a_recipe_has_its_own_defaults(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "owt-adlm", "--size", "medium", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Optimiser steps. (type: int, default: 1000000)" in shown
+    assert "Size D of the residual stream. (type: int, default: 1024)" in shown
+    assert "The defaults are those of owt-adlm at size medium." in shown
+    assert "a DataSet of yours, module:name" in shown
+    assert "--use MODULE:NAME" in shown
+
+
+def test_recipes_tell_size_and_cost(capsys):
     assert main(["recipes"]) == 0
-    assert "owt-mdlm" in capsys.readouterr().out
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line}
+    assert "parameters" in lines["recipe"]
+    assert re.search(r"293 M +524 B +7e\+20 +2.4 days on 8 x h100 +ADLM on", lines["owt-adlm"])
+    assert re.search(r"1.12 M +2.66 M +\de\+13 +[\d.]+ \w+ here", lines["laptop-mdlm"])
+
+
+def test_plan_and_doctor_run(capsys):
     assert main(["plan", "owt-mdlm", "--gpu", "gh200", "--count", "32"]) == 0
     assert "169,627,218" in capsys.readouterr().out
     assert main(["doctor", "laptop-mdlm"]) == 0
     shown = capsys.readouterr().out
     assert "GFLOP/s" in shown
     assert "sotu: found" in shown
+
+
+def test_plan_says_what_does_not_fit_and_what_would(capsys):
+    assert main(["plan", "owt-adlm", "--gpu", "h100", "--count", "8"]) == 0
+    shown = capsys.readouterr().out
+    assert "86.7 GiB, estimated: does NOT fit into 80.0 GiB; --train.micro 32 does, with" in shown
+    assert "524,288,000,000 in 1,000,000 steps; half of them, 262 B, are masked" in shown
+    assert main(["plan", "owt-adlm", "--gpu", "h100", "--count", "8", "--train.micro", "16"]) == 0
+    assert "26.0 GiB, estimated: fits into 80.0 GiB" in capsys.readouterr().out
+    assert main(["plan", "owt-adlm", "--gpu", "t4", "--size", "medium"]) == 0
+    assert "does NOT fit into 16.0 GiB, nor does one row" in capsys.readouterr().out
+    assert main(["plan", "owt-ar", "--gpu", "h100"]) == 0
+    assert "in 500,000 steps\n" in capsys.readouterr().out  # AR predicts every token
 
 
 def test_the_dial_derives_everything_from_one_word():

@@ -45,6 +45,26 @@ def test_bash_completes_commands_options_and_names(script):
     assert completed(script, "adlm", "reason", "train", "pro") == {"prosqa", "prontoqa"}
 
 
+def test_bash_completes_values_and_short_forms(script):
+    assert "anchor-first" in completed(script, "adlm", "sample", "run", "--sampler", "")
+    assert completed(script, "adlm", "sample", "run", "--sampler", "first") == {"first-hitting"}
+    assert completed(script, "adlm", "sample", "run", "--sampler", "=", "dfm") == {"dfm"}
+    assert completed(script, "adlm", "train", "laptop-ar", "--size", "m") == {"micro", "medium"}
+    assert completed(script, "adlm", "train", "laptop-ar", "--optim.name", "") == {"adamw", "muon"}
+    assert completed(script, "adlm", "train", "x", "--anchor.rule", "tf") == {"tfidf"}
+    assert "wikitext-2" in completed(script, "adlm", "train", "x", "--data", "")
+    assert completed(script, "adlm", "plan", "owt-ar", "--gpu", "h") == {"h100"}
+    assert completed(script, "adlm", "sample", "run", "--top") == {"--top_k", "--top_p"}
+    assert completed(script, "adlm", "sample", "run", "--num") == {"--num_samples"}
+    assert "--train.steps" in completed(script, "adlm", "train", "x", "--resume", "--tr")
+
+
+def test_an_option_that_takes_anything_is_offered_files(script, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my-run").mkdir()
+    assert completed(script, "adlm", "train", "laptop-ar", "--out", "") == {"my-run"}
+
+
 def test_files_are_offered_where_no_word_fits(script, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my-run").mkdir()
@@ -57,6 +77,7 @@ def test_other_shells_take_the_script(shell, capsys, tmp_path):
     text = capsys.readouterr().out
     option = {"zsh": "--model.width", "fish": "-l model.width"}[shell]
     assert all(word in text for word in ("quickstart", "laptop-adlm", "likelihood", option))
+    assert all(word in text for word in ("first-hitting", "top_p"))
     if shutil.which(shell):
         path = tmp_path / "script"
         path.write_text(text)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import adlm
 from adlm import registry
 from adlm.cli import main
 from adlm.config import AnchorConfig, DataConfig
@@ -163,9 +164,9 @@ def test_the_tables_of_tasks_and_methods_are_whole():
                 assert f"`{field.name}`" in row[0], (name, field.name)
 
 
-def test_the_examples_of_the_extension_guide_work(tmp_path):
+def test_the_examples_of_the_extension_guide_work(tmp_path, text_file):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "extend.md").read_text(), re.S)
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     for block in blocks:
         exec(compile(block, "example", "exec", dont_inherit=True), {"__name__": "example"})
     try:
@@ -180,12 +181,20 @@ def test_the_examples_of_the_extension_guide_work(tmp_path):
         config = DataConfig(name="poems", dir=str(tmp_path))
         assert list(open_source(config, "train").documents()) == ["a rose"]
         assert recipe("laptop-mdlm-adamw").optim.name == "adamw"
+        train(make_config(text_file, steps=2), tmp_path / "plain")
+        seen = adlm.load(tmp_path / "plain").trace(sampler="left-first", steps=8)
+        order = [event.position for event in seen.events[0]]
+        assert order == sorted(order) == list(range(16))
+        how = {"sampler": "left-first", "policy": {"eager": 3.0}, "steps": 8}
+        early = adlm.load(tmp_path / "plain").trace(**how)
+        assert sum(e.step <= 2 for e in early.events[0]) > sum(e.step <= 2 for e in seen.events[0])
         plan = Plan("doubling", "cold-turkey", Settings(items=8, epochs=2, batch=4, valid=1))
         assert train_to_reason(plan, tmp_path / "run") == 0
     finally:
         for axis, name in (
             ("anchors", "late"),
             ("schedule", "square-root"),
+            ("sampler", "left-first"),
             ("dataset", "poems"),
             ("recipe", "laptop-mdlm-adamw"),
             ("task", "doubling"),

@@ -17,6 +17,7 @@ from adlm.data.pack import pack
 from adlm.data.vocab import byte_vocab
 from adlm.errors import UserError
 from adlm.process.anchors import Anchors, Table, needs_table, occurrences, reads_table
+from adlm.registry import allow
 
 VOCAB = byte_vocab()
 
@@ -102,6 +103,7 @@ def seen_twice(x, valid, config, table):
 
 
 def test_a_function_of_the_users_own_may_read_the_table():
+    allow(f"{__name__}:seen_twice", f"{__name__}:evens")
     rule = Anchors(AnchorConfig(rule=f"{__name__}:seen_twice"), VOCAB)
     assert rule.reads_table
     assert reads_table(f"{__name__}:seen_twice")
@@ -115,6 +117,8 @@ def test_a_function_of_the_users_own_may_read_the_table():
 
 def test_a_function_of_the_users_own():
     here = __name__
+    names = ("evens", "wrong_shape", "only_four_wide", "wrong_dtype", "raises")
+    allow(*(f"{here}:{n}" for n in names), "math:pi", "no.such.module:rule")
     x = torch.tensor([[1, 2, 4]])
     found = Anchors(AnchorConfig(rule=f"{here}:evens"), VOCAB)(x, x > 0)
     assert found.tolist() == [[False, True, True]]

@@ -45,9 +45,28 @@ def test_the_command_and_the_interface(runs, tmp_path, capsys):
     assert model.generate(n=2, prompt="the ", seed=2) != texts
 
 
+def test_names_that_other_libraries_have_mean_the_same(runs, tmp_path):
+    model = adlm.load(runs / "mdlm")
+    ours = model.generate(n=2, prompt="the ", length=10, nucleus=0.9, steps=4)
+    new = {"max_new_tokens": 6, "steps": 4}
+    assert model.generate(num_samples=2, prompt="the ", top_p=0.9, **new) == ours
+    out = tmp_path / "s.jsonl"
+    words = ["sample", str(runs / "mdlm"), "--num-samples", "2", "--prompt", "the ", "--top_p"]
+    words += ["0.9", "--max_new_tokens", "6", "--steps", "4", "--json", str(out)]
+    assert main(words) == 0
+    assert [json.loads(line)["text"] for line in out.read_text().splitlines()] == ours
+    with pytest.raises(adlm.errors.UserError, match="num_samples is another name of n"):
+        model.generate(n=2, num_samples=3)
+    with pytest.raises(adlm.errors.UserError, match="there is no setting 'topp'"):
+        model.generate(topp=0.9)
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
+        ("mdlm --max_new_tokens 0", "--max_new_tokens must be at least 1, found 0"),
+        ("mdlm --max_new_tokens 4 --length 8", "--length (with the prompt) or --max_new_tokens"),
+        ("mdlm --max_new_tokens 99", "the text is to have 99 tokens, and only 16 fit"),
         ("ar --sampler ancestral", "it has causal"),
         ("mdlm --sampler causal", "it has ancestral, blocks, confidence, dfm, first-hitting, f"),
         ("mdlm --sampler anchor-first", "a checkpoint of mdlm cannot be sampled by 'anchor-first'"),

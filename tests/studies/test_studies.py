@@ -146,6 +146,28 @@ def test_a_failing_run_says_why(text_file, tmp_path):
         pool.work([broken], workers=1, threads=1)
 
 
+def test_the_time_left_follows_how_long_runs_took(tmp_path):
+    jobs = [Job(str(i), tmp_path / str(i), "m", [], seconds=100.0) for i in range(4)]
+    now = 0.0
+    course = pool.Course(jobs, workers=2, clock=lambda: now)
+    assert course.left() == 200
+    course.start(jobs[0])
+    course.start(jobs[1])
+    now = 150.0  # half as fast again as was thought
+    course.end(jobs[0])
+    course.end(jobs[1])
+    assert course.left() == 150
+    course.start(jobs[2])
+    now = 290.0
+    assert course.left() == 150  # the last one has not begun
+    course.start(jobs[3])
+    now = 300.0
+    course.end(jobs[2])
+    assert course.left() == 140
+    course.end(jobs[3])
+    assert course.left() == 0
+
+
 def test_two_studies_do_not_share_a_folder(text_file, tmp_path):
     study = Study("s", {"MDLM": make_config(text_file)}, {"MDLM": 1}, tmp_path)
     with hold(tmp_path), pytest.raises(UserError, match="another process is training in"):

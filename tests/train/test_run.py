@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -16,8 +17,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from adlm.cli import main
 from adlm.config import AnchorConfig, Config, to_dict
 from adlm.errors import RunStopped, UserError
+from adlm.registry import allow
 from adlm.train import checkpoint
 from adlm.train.log import read
 from adlm.train.run import train
@@ -124,7 +127,7 @@ def test_signals_save_and_leave_and_resume_goes_on(text_file, tmp_path, number):
     process.send_signal(number)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 128 + number
-    assert "--resume goes on" in said
+    assert f"adlm train --resume {run} goes on" in said
     (saved,) = checkpoint.steps(run)
     step = int(saved.name.split("-")[1])
     assert step == metrics(run)[-1]["step"] < 4000
@@ -285,11 +288,11 @@ def test_two_processes_cannot_train_in_one_folder(text_file, tmp_path):
 
 
 def test_a_rule_that_fails_leaves_nothing_behind(text_file, tmp_path):
+    rule = "tests.process.test_anchors:wrong_shape"
+    allow(rule)
     config = make_config(text_file, "adlm")
     config = replace(
-        config,
-        model=replace(config.model, anchor_blocks=1),
-        anchor=AnchorConfig(rule="tests.process.test_anchors:wrong_shape"),
+        config, model=replace(config.model, anchor_blocks=1), anchor=AnchorConfig(rule=rule)
     )
     with pytest.raises(UserError, match="must return a bool tensor"):
         train(config, tmp_path / "run")
@@ -301,3 +304,50 @@ def test_a_run_killed_before_its_first_file_can_start_again(text_file, tmp_path)
     run.mkdir()
     (run / ".config.json.0123.tmp").write_text("{")
     assert train(make_config(text_file, steps=1), run) == 0
+
+
+WORDS = ["--data.tokenizer", "byte", "--data.length", "16", "--size", "pico", "--train.batch", "4"]
+WORDS += ["--train.eval_rows", "4", "--train.eval_every", "1"]
+
+
+def test_a_run_goes_on_by_its_folder_alone(text_file, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    given = ["train", "laptop-mdlm", "--data", str(text_file), *WORDS, "--out", "runs/mine"]
+    assert main([*given, "--train.steps", "3"]) == 0
+    said = capsys.readouterr().err
+    assert re.search(r"model +mdlm, [\d,]+ parameters\n", said)
+    assert re.search(r"data +\S+corpus.txt: [\d,]+ rows, [\d,]+ tokens\n", said)
+    assert re.search(r"training +3 steps of 4 rows of 16: 192 tokens, 0.0 epochs\n", said)
+    assert re.search(r"on +cpu \(\d+ threads\), (fp32|bf16)\n", said)
+    assert re.search(r"validation PPL ≤ [\d.]+ ± [\d.]+   [▁▂▃▄▅▆▇█]{3}\n", said)
+    nexts = "next: adlm sample runs/mine, adlm watch runs/mine, adlm eval likelihood runs/mine\n"
+    assert said.endswith(nexts)
+    assert main(["train", "--resume", "runs/mine"]) == 0
+    assert "runs/mine is done: 3 steps" in capsys.readouterr().err
+    assert main(["train", "--resume", "runs/mine", "--train.steps", "5"]) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("train.steps 3 -> 5\n")
+    assert "goes on   from step 3" in said
+    assert main(["train", "--train.steps", "6", "--resume", "runs/mine", "--train.keep=1"]) == 0
+    said = capsys.readouterr().err
+    assert "train.keep 2 -> 1\ntrain.steps 5 -> 6\n" in said
+    assert main([*given, "--train.steps", "7", "--resume"]) == 0  # the longer form
+    assert metrics(Path("runs/mine"))[-1]["step"] == 7
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("runs/mine", "runs/mine holds a run already: continue it with --resume"),
+        ("--resume runs/mine --model.width 8", "resume it with its own (adlm train --resume runs"),
+        ("--resume runs/mine --out runs/other", "goes on in its own folder: leave out --out"),
+        ("--resume {checkpoint}", "is a checkpoint: resume the run that it is of"),
+    ],
+)
+def test_a_run_is_not_resumed_as_another(words, says, text_file, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    train(make_config(text_file, steps=1), Path("runs/mine"))
+    capsys.readouterr()
+    found = str(checkpoint.find("runs/mine"))
+    assert main(["train", *words.format(checkpoint=found).split()]) == 2
+    assert says in capsys.readouterr().err
