@@ -10,7 +10,6 @@ with one whole store.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -27,6 +26,7 @@ import numpy as np
 from adlm.data.sources import Source
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
+from adlm.locks import lock
 from adlm.progress import Bar
 from adlm.results import sync
 
@@ -154,9 +154,8 @@ def locked(home: Path) -> Iterator[None]:
     """Hold the lock beside `home`; the system drops it when a process dies."""
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
-        file = home.with_suffix(".lock").open("w")
+        held = lock(home.with_suffix(".lock"))
     except OSError as error:
         raise UserError(f"the cache folder cannot be written: {error}; set ADLM_CACHE") from None
-    with file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with held:
         yield

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO
 
 from adlm import device as devices
 from adlm.config import Config, differences, from_dict, to_dict
 from adlm.data.vocab import byte_vocab
 from adlm.errors import UserError, need
+from adlm.locks import hold
 from adlm.objectives.base import make
 from adlm.progress import console
 from adlm.results import write_json
@@ -103,17 +102,6 @@ def check_folder(config: object, out: Path, resume: bool) -> None:
             )
     elif out.exists() and any(not p.name.startswith(".") for p in out.iterdir()):
         raise UserError(f"{out} is not empty and holds no run: take another --out")
-
-
-def hold(out: Path) -> IO[str]:
-    """Lock the run's folder for as long as this process lives."""
-    out.mkdir(parents=True, exist_ok=True)
-    file = (out / ".lock").open("w")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise UserError(f"another process is training in {out}") from None
-    return file
 
 
 def say(main: bool, text: str) -> None:
