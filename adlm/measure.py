@@ -85,7 +85,7 @@ def step_rate(
 def memory_bytes() -> tuple[int, int] | None:
     """Total and available memory of this machine, where the system tells."""
     try:
-        with open("/proc/meminfo") as file:
+        with open("/proc/meminfo", encoding="utf-8") as file:
             lines = dict(line.split(":", 1) for line in file)
         kib = [int(lines[key].split()[0]) for key in ("MemTotal", "MemAvailable")]
     except (OSError, KeyError, ValueError):

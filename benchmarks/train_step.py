@@ -106,7 +106,9 @@ def main() -> None:
     found = []
     for case in cases:
         done = subprocess.run(
-            [sys.executable, __file__, "--one", json.dumps(case)], capture_output=True, text=True
+            [sys.executable, __file__, "--one", json.dumps(case)],
+            capture_output=True,
+            encoding="utf-8",
         )
         if done.returncode:
             sys.exit(done.stderr)

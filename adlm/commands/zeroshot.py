@@ -128,7 +128,7 @@ def start(
 def earlier(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
     """What an earlier run with the same settings has scored."""
     try:
-        before = json.loads(path.read_text())
+        before = json.loads(path.read_text(encoding="utf-8"))
         same = all(before.get(k) == v for k, v in settings.items() if k != "time")
         return before["sets"] if same else {}
     except (OSError, ValueError, KeyError, AttributeError):

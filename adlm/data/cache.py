@@ -28,7 +28,7 @@ from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.locks import lock
 from adlm.progress import Bar
-from adlm.results import sync
+from adlm.system import sync
 
 VERSION = 1
 CHUNK = 1 << 18  # characters handed to the tokenizer at once; part of no result
@@ -59,7 +59,7 @@ def load(source: Source, vocab: Vocab, workers: int = 0) -> TokenStore:
         if not (home / "meta.json").is_file():
             build(home, source, vocab, workers)
     try:
-        meta = json.loads((home / "meta.json").read_text())
+        meta = json.loads((home / "meta.json").read_text(encoding="utf-8"))
         tokens = np.memmap(home / "tokens.bin", dtype=meta["dtype"], mode="r")
         ends = np.fromfile(home / "ends.bin", dtype=np.int64)
         whole = len(tokens) == meta["tokens"] and len(ends) == meta["documents"]
@@ -102,7 +102,7 @@ def build(home: Path, source: Source, vocab: Vocab, workers: int) -> None:
             "source": source.name,
             "split": source.split,
         }
-        (work / "meta.json").write_text(json.dumps(meta))
+        (work / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
         for path in work.iterdir():
             sync(path)
         try:

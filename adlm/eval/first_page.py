@@ -83,7 +83,7 @@ def learning(rows: dict[str, Any]) -> Section:
 
 def seen(rows: dict[str, Any], home: Path) -> Section:
     """The replay of ADLM's writing, in a frame."""
-    saved = json.loads((home / "laptop-adlm" / "eval" / "texts.json").read_text())
+    saved = json.loads((home / "laptop-adlm" / "eval" / "texts.json").read_text(encoding="utf-8"))
     return Section(
         "A text appears",
         notes=[

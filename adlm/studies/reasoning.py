@@ -89,7 +89,7 @@ class Study:
         rows = []
         for label in self.methods:
             found = [
-                json.loads(c.result.read_text())
+                json.loads(c.result.read_text(encoding="utf-8"))
                 for c in self.cells()
                 if c.label == label and c.done
             ]

@@ -129,7 +129,7 @@ def gather(study: Study) -> dict[str, Any]:
         cells = [c for c in study.cells() if c.row == row and c.done]
         if not cells:
             continue
-        results = [json.loads(c.result.read_text()) for c in cells]
+        results = [json.loads(c.result.read_text(encoding="utf-8")) for c in cells]
         ppl = np.array([r["ppl"] for r in results])
         rows.append(
             {

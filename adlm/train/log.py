@@ -17,9 +17,9 @@ class Log:
         self.path = run / "metrics.jsonl"
         keep = [r for r in read(self.path) if r["step"] <= step]
         part = self.path.with_suffix(".tmp")
-        part.write_text("".join(json.dumps(r) + "\n" for r in keep))
+        part.write_text("".join(json.dumps(r) + "\n" for r in keep), encoding="utf-8")
         os.replace(part, self.path)
-        self.file = self.path.open("a")
+        self.file = self.path.open("a", encoding="utf-8")
         self.board = _board(run) if tensorboard else None
 
     def write(self, record: dict[str, Any]) -> None:
@@ -41,7 +41,7 @@ def read(path: Path) -> list[dict[str, Any]]:
     """The whole records of a metrics file; a damaged line is left out."""
     records = []
     if path.is_file():
-        for line in path.read_text(errors="replace").splitlines():
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
                 record = json.loads(line)
             except ValueError:

@@ -91,7 +91,9 @@ def check_folder(config: object, out: Path, resume: bool) -> None:
                 f"{out} holds a run already: continue it with --resume, or take another --out"
             )
         try:  # a setting that is not there yet has its default
-            old = to_dict(from_dict(json.loads(stored.read_text()), type(config), str(stored)))
+            old = to_dict(
+                from_dict(json.loads(stored.read_text(encoding="utf-8")), type(config), str(stored))
+            )
         except (ValueError, TypeError) as error:
             raise UserError(f"{stored} is damaged ({error})") from None
         changed = [name for name in differences(old, to_dict(config)) if name not in FREE]
