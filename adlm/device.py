@@ -14,19 +14,38 @@ import torch
 
 from adlm.errors import UserError
 
+NO_FP64 = ("mps",)
+
 
 def pick(name: str = "auto") -> str:
-    """'auto' -> the GPU of this process where there is one, else the CPU."""
-    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
-        return "cpu"
-    if not re.fullmatch(r"auto|cuda(:\d+)?", name):
-        raise UserError(f"device must be auto, cpu, cuda or cuda:N, found '{name}'")
+    """'auto' -> the GPU of this process where there is one (CUDA, then Apple's), else the CPU."""
+    apple = torch.backends.mps.is_available()
+    if name == "auto" and not torch.cuda.is_available():
+        return "mps" if apple else "cpu"
+    if name == "cpu" or (name == "mps" and apple):
+        return name
+    if not re.fullmatch(r"auto|mps|cuda(:\d+)?", name):
+        raise UserError(f"device must be auto, cpu, mps, cuda or cuda:N, found '{name}'")
+    if name == "mps":
+        raise UserError("device 'mps' was asked for, but this machine has no Apple GPU")
     if not torch.cuda.is_available():
         raise UserError(f"device '{name}' was asked for, but this machine has no usable GPU")
     index = int(name[5:] or 0) if ":" in name else int(os.environ.get("LOCAL_RANK", "0"))
     if index >= torch.cuda.device_count():
         raise UserError(f"there is no GPU {index}: this machine has {torch.cuda.device_count()}")
     return f"cuda:{index}"
+
+
+def wide(device: str | torch.device) -> torch.device:
+    """Where the fp64 numbers that belong to a device are: Apple's GPUs have none, so on the CPU."""
+    place = torch.device(device)
+    return torch.device("cpu") if place.type in NO_FP64 else place
+
+
+def wait_for(device: str) -> None:
+    """Until a GPU has done what it was told; a CPU always has."""
+    if (kind := torch.device(device).type) != "cpu":
+        getattr(torch, kind).synchronize()
 
 
 def fast_bf16(device: str) -> bool:
@@ -55,7 +74,7 @@ def machine(device: str = "cpu") -> dict[str, Any]:
         if hasattr(os, "sched_getaffinity")
         else os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "gpu": torch.cuda.get_device_name(device) if device.startswith("cuda") else None,
+        "gpu": gpu_name(device),
         "system": platform.system(),
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -68,6 +87,12 @@ def version() -> str:
         return metadata.version("adlm")
     except metadata.PackageNotFoundError:
         return "not installed"
+
+
+def gpu_name(device: str) -> str | None:
+    if device == "mps":
+        return f"{cpu_name()} (Metal)"
+    return torch.cuda.get_device_name(device) if device.startswith("cuda") else None
 
 
 def cpu_name() -> str:

@@ -38,8 +38,7 @@ def matmul_flops(
 
     def product() -> None:
         a @ a
-        if device.startswith("cuda"):
-            torch.cuda.synchronize()
+        devices.wait_for(device)
 
     return 2 * size**3 / seconds(product, budget)
 
@@ -66,8 +65,7 @@ def step_rate(
         with devices.autocast(precision, device):
             score = objective.score(model, batch, noise.to(device) if noise else None, progress)
         score.total.backward()
-        if device.startswith("cuda"):
-            torch.cuda.synchronize()
+        devices.wait_for(device)
 
     def update() -> None:
         for parameter in model.parameters():

@@ -48,7 +48,7 @@ def start(
         judge: Judge of the texts: smollm2, a causal LM's folder or hub name, or none.
         threads: Threads of each case; 0 = all cores.
         seed: Seed.
-        device: auto, cpu, cuda or cuda:N.
+        device: auto, cpu, mps, cuda or cuda:N.
         precision: fp32 by default; bf16 is faster and less exact.
         out: Result file; a plot (.png) is written beside it.
     """

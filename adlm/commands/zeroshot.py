@@ -66,7 +66,7 @@ def start(
         limit: Score at most so many rows of a set, spread evenly; 0 = all.
         batch: Rows at once; never changes the result.
         seed: Seed of the draws.
-        device: auto, cpu, cuda or cuda:N.
+        device: auto, cpu, mps, cuda or cuda:N.
         precision: fp32 by default; bf16 is faster and less exact.
         out: Result file; eval/zeroshot.json of the run by default.
     """
