@@ -6,12 +6,12 @@ import os
 import platform
 import re
 from contextlib import AbstractContextManager
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from adlm import __version__
 from adlm.errors import UserError
 
 NO_FP64 = ("mps",)
@@ -78,15 +78,8 @@ def machine(device: str = "cpu") -> dict[str, Any]:
         "system": platform.system(),
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "adlm": version(),
+        "adlm": __version__,
     }
-
-
-def version() -> str:
-    try:
-        return metadata.version("adlm")
-    except metadata.PackageNotFoundError:
-        return "not installed"
 
 
 def gpu_name(device: str) -> str | None:

@@ -235,6 +235,9 @@ def site(made: dict[Path, str]) -> None:
         (home / page_file.name).write_text(
             text.replace("<!-- table -->", laptop()), encoding="utf-8"
         )
+    for name in ("CONTRIBUTING.md", "CHANGELOG.md"):
+        text = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
+        (home / name.lower()).write_text(text, encoding="utf-8")
     for picture in RESULTS.glob("*.png"):
         shutil.copy(picture, home / "results")
     words = [sys.executable, "-m", "zensical", "build", "--strict", "-f", str(ROOT / "mkdocs.yml")]
