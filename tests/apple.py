@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map_only
 
 aten = torch.ops.aten
 NAME = "lazy"
@@ -52,7 +51,8 @@ class Apple(TorchDispatchMode):
 
 def call(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """An operation on the numbers; what comes out is on the device where it belongs."""
-    flat = [a for a in tree_flatten((args, kwargs))[0] if isinstance(a, Tensor)]
+    flat: list[Tensor] = []
+    over(args, flat.append)
     there = any(isinstance(a, OnApple) for a in flat)
     mixed = there and any(a.ndim for a in flat if not isinstance(a, OnApple))
     if mixed and func not in MOVES:
@@ -64,8 +64,7 @@ def call(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if (device := kwargs.get("device")) is not None:
         there = torch.device(device).type == NAME
         kwargs = {**kwargs, "device": torch.device("cpu")}
-    plain = tree_map_only(OnApple, lambda t: t.held, (args, kwargs))
-    out = func(*plain[0], **plain[1])
+    out = func(*over(args, numbers), **{k: over(v, numbers) for k, v in kwargs.items()})
     if not there:
         return out
     changed = [a for a in flat if isinstance(a, OnApple)]
@@ -74,4 +73,15 @@ def call(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         same = [a for a in changed if a.held is t]  # what an in-place operation returns
         return same[0] if same else OnApple(t)
 
-    return tree_map_only(Tensor, back, out)
+    return over(out, back)
+
+
+def numbers(t: Tensor) -> Tensor:
+    return t.held if isinstance(t, OnApple) else t
+
+
+def over(value: Any, use: Any) -> Any:
+    """The value with `use` of each tensor in it."""
+    if isinstance(value, Tensor):
+        return use(value)
+    return type(value)(over(v, use) for v in value) if type(value) in (tuple, list) else value

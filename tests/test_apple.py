@@ -74,7 +74,7 @@ def test_the_device_of_these_tests_has_no_fp64(apple):
 
 
 def anchored(corpus: Path, objective: str, device: str) -> Any:
-    config = make_config(corpus, objective, steps=3, device=device)
+    config = make_config(corpus, objective, steps=2, device=device)
     return replace(
         config,
         model=replace(config.model, anchor_blocks=0 if objective == "ar" else 1),
@@ -89,7 +89,7 @@ def runs(tmp_path_factory) -> dict[str, Path]:
     corpus = small_corpus(home)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ADLM_CACHE", str(home / "cache"))
-        for name, device in (("adlm", "cpu"), ("ar", "cpu"), ("adlm", "mps"), ("ar", "mps")):
+        for name, device in (("adlm", "cpu"), ("ar", "cpu"), ("adlm", "mps")):
             with pretending() if device == "mps" else nullcontext():
                 made = train(anchored(corpus, name, device), home / f"{name} {device}")
             assert made == 0
@@ -97,19 +97,20 @@ def runs(tmp_path_factory) -> dict[str, Path]:
 
 
 def test_training_does_without_fp64(runs):
-    for name in ("adlm", "ar"):
-        logs = [read(runs[f"{name} {device}"] / "metrics.jsonl") for device in ("cpu", "mps")]
-        for cpu, gpu in zip(*logs, strict=True):
-            for key in cpu.keys() - {"seconds", "tokens_per_s"}:
-                assert gpu[key] == pytest.approx(cpu[key], rel=1e-5)
+    logs = [read(runs[f"adlm {device}"] / "metrics.jsonl") for device in ("cpu", "mps")]
+    for cpu, gpu in zip(*logs, strict=True):
+        for key in cpu.keys() - {"seconds", "tokens_per_s"}:
+            assert gpu[key] == pytest.approx(cpu[key], rel=1e-5)
 
 
 @pytest.mark.parametrize("name", registry.names("sampler"))
-def test_every_sampler_does_without_fp64(runs, apple, name):
-    how = {"n": 1, "steps": 2, "seed": 1, "length": 6, "nucleus": 0.9}
-    cpu, gpu = (api.load(runs["adlm cpu"], device) for device in ("cpu", "mps"))
-    assert gpu.network.embed.weight.device.type == NAME
-    assert gpu.generate(sampler=name, **how) == cpu.generate(sampler=name, **how)
+def test_every_sampler_does_without_fp64(runs, name):
+    how = {"n": 1, "steps": 2, "seed": 1, "length": 4, "nucleus": 0.9, "sampler": name}
+    right = api.load(runs["adlm cpu"], "cpu").generate(**how)
+    with pretending():
+        model = api.load(runs["adlm cpu"], "mps")
+        assert model.network.embed.weight.device.type == NAME
+        assert model.generate(**how) == right
 
 
 def test_a_causal_model_does_without_fp64(runs, apple):
@@ -122,7 +123,7 @@ def test_scores_and_traces_do_without_fp64(runs, apple):
     cpu, gpu = (api.load(runs["adlm cpu"], device) for device in ("cpu", "mps"))
     assert gpu.network.table().tokens.dtype == torch.float64
     texts = ["the law of the sea"]
-    assert gpu.nll(texts) == pytest.approx(cpu.nll(texts), rel=1e-5)
+    assert gpu.nll(texts, draws=2) == pytest.approx(cpu.nll(texts, draws=2), rel=1e-5)
     _, trace = gpu.record(template.after("", 8, gpu.vocab), api.settings(n=1, steps=2))
     assert trace.anchors is not None
     x = torch.from_numpy(np.stack([trace.tokens(0)]))
