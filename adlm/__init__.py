@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from adlm.api import Model, load, use
 
 __all__ = ["Model", "load", "use"]
+__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:

@@ -20,7 +20,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
-from adlm import memory
+from adlm import __version__, memory
 from adlm.errors import UserError, nearest
 
 # name -> (where its function is, what it does)
@@ -94,6 +94,9 @@ def main(argv: list[str] | None = None) -> int:
         if len(words) == 2 and words[1] in ("-h", "--help") and of_group(words[0]):
             print("\n".join(of_group(words[0])))
             return 0
+        if words and words[0] in ("-V", "--version"):
+            print(f"adlm {__version__}")
+            return 0
         name = find(words)
         if name is None:
             print(overview())
@@ -155,7 +158,8 @@ def overview() -> str:
         "",
     ]
     lines += [f"  adlm {name:<18}{summary}" for name, (_, summary) in COMMANDS.items()]
-    return "\n".join([*lines, "", "adlm COMMAND --help tells the options of each."])
+    last = "adlm COMMAND --help tells the options of each, adlm --version which version this is."
+    return "\n".join([*lines, "", last])
 
 
 FLAT = ("config", "settings")  # parameters whose fields are options

@@ -206,7 +206,7 @@ class TrainConfig:
         seed: Seed of weights, order and noise.
         precision: auto (bf16 where this machine is fast at it), bf16 or fp32.
         compile: Compile the trunk with torch.compile.
-        device: auto, cpu, cuda or cuda:N.
+        device: auto, cpu, mps, cuda or cuda:N.
         log_every: Steps between lines of metrics.
         eval_every: Steps between evaluations on the valid split; 0 = only at the end.
         eval_rows: Rows that such an evaluation scores.

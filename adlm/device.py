@@ -8,27 +8,46 @@ import re
 import time
 from contextlib import AbstractContextManager
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from adlm import __version__
 from adlm.errors import UserError
+
+NO_FP64 = ("mps",)
 
 
 def pick(name: str = "auto") -> str:
-    """'auto' -> the GPU of this process where there is one, else the CPU."""
-    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
-        return "cpu"
-    if not re.fullmatch(r"auto|cuda(:\d+)?", name):
-        raise UserError(f"device must be auto, cpu, cuda or cuda:N, found '{name}'")
+    """'auto' -> the GPU of this process where there is one (CUDA, then Apple's), else the CPU."""
+    apple = torch.backends.mps.is_available()
+    if name == "auto" and not torch.cuda.is_available():
+        return "mps" if apple else "cpu"
+    if name == "cpu" or (name == "mps" and apple):
+        return name
+    if not re.fullmatch(r"auto|mps|cuda(:\d+)?", name):
+        raise UserError(f"device must be auto, cpu, mps, cuda or cuda:N, found '{name}'")
+    if name == "mps":
+        raise UserError("device 'mps' was asked for, but this machine has no Apple GPU")
     if not torch.cuda.is_available():
         raise UserError(f"device '{name}' was asked for, but this machine has no usable GPU")
     index = int(name[5:] or 0) if ":" in name else int(os.environ.get("LOCAL_RANK", "0"))
     if index >= torch.cuda.device_count():
         raise UserError(f"there is no GPU {index}: this machine has {torch.cuda.device_count()}")
     return f"cuda:{index}"
+
+
+def wide(device: str | torch.device) -> torch.device:
+    """Where the fp64 numbers that belong to a device are: Apple's GPUs have none, so on the CPU."""
+    place = torch.device(device)
+    return torch.device("cpu") if place.type in NO_FP64 else place
+
+
+def wait_for(device: str) -> None:
+    """Until a GPU has done what it was told; a CPU always has."""
+    if (kind := torch.device(device).type) != "cpu":
+        getattr(torch, kind).synchronize()
 
 
 @cache
@@ -52,8 +71,8 @@ def product_seconds(dtype: torch.dtype, size: int, device: str, tries: int = 9) 
     spent = []
     for _ in range(tries):
         began = time.perf_counter()
-        product = a @ a
-        float(product[0, 0])  # wait for it, on a GPU too
+        a @ a
+        wait_for(device)
         spent.append(time.perf_counter() - began)
     return min(spent)
 
@@ -76,24 +95,23 @@ def machine(device: str = "cpu") -> dict[str, Any]:
         if hasattr(os, "sched_getaffinity")
         else os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "gpu": torch.cuda.get_device_name(device) if device.startswith("cuda") else None,
+        "gpu": gpu_name(device),
         "system": platform.system(),
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "adlm": version(),
+        "adlm": __version__,
     }
 
 
-def version() -> str:
-    try:
-        return metadata.version("adlm")
-    except metadata.PackageNotFoundError:
-        return "not installed"
+def gpu_name(device: str) -> str | None:
+    if device == "mps":
+        return f"{cpu_name()} (Metal)"
+    return torch.cuda.get_device_name(device) if device.startswith("cuda") else None
 
 
 def cpu_name() -> str:
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     except OSError:

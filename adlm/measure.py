@@ -40,7 +40,7 @@ def matmul_flops(
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     best, spent, took, n = 0.0, 0.0, 0.0, min(128, size)
     while not best or spent + PRODUCTS * took <= budget:
-        took = product_seconds(n, dtype, device)
+        took = devices.product_seconds(dtype, n, device, PRODUCTS)
         spent += PRODUCTS * took
         best = max(best, 2 * n**3 / took)
         if 2 * n <= size and spent + PRODUCTS * 8 * took <= budget:
@@ -48,20 +48,7 @@ def matmul_flops(
     return best
 
 
-PRODUCTS = 4  # at a time: one to warm up and three that count
-
-
-def product_seconds(n: int, dtype: torch.dtype, device: str) -> float:
-    """Shortest time of an n x n matrix product."""
-    a = torch.randn(n, n, dtype=dtype, device=device)
-    spent = []
-    for _ in range(PRODUCTS):
-        began = time.perf_counter()
-        a @ a
-        if device.startswith("cuda"):
-            torch.cuda.synchronize()
-        spent.append(time.perf_counter() - began)
-    return min(spent[1:])
+PRODUCTS = 4  # at a time; the shortest counts
 
 
 def step_rate(
@@ -86,8 +73,7 @@ def step_rate(
         with devices.autocast(precision, device):
             score = objective.score(model, batch, noise.to(device) if noise else None, progress)
         score.total.backward()
-        if device.startswith("cuda"):
-            torch.cuda.synchronize()
+        devices.wait_for(device)
 
     def update() -> None:
         for parameter in model.parameters():
@@ -114,7 +100,7 @@ def device_memory(device: str = "auto") -> int | None:
 def memory_bytes() -> tuple[int, int] | None:
     """Total and available memory of this machine, where the system tells."""
     try:
-        with open("/proc/meminfo") as file:
+        with open("/proc/meminfo", encoding="utf-8") as file:
             lines = dict(line.split(":", 1) for line in file)
         kib = [int(lines[key].split()[0]) for key in ("MemTotal", "MemAvailable")]
     except (OSError, KeyError, ValueError):

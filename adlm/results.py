@@ -27,7 +27,7 @@ def write_text(path: Path, text: str) -> None:
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("w", encoding="utf-8") as file:
+        with part.open("w", encoding="utf-8", newline="\n") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -36,15 +36,6 @@ def write_text(path: Path, text: str) -> None:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
         raise UserError(f"{path} cannot be written: {error.strerror or error}") from None
-
-
-def sync(path: Path) -> None:
-    """Have a file or folder on the disk before going on."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def stamped(values: dict[str, Any], device: str, precision: str) -> dict[str, Any]:

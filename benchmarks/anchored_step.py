@@ -187,7 +187,7 @@ class Case:
             [sys.executable, __file__, "--one", json.dumps(case)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            text=True,
+            encoding="utf-8",
             env=os.environ | environment,
         )
 

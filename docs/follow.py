@@ -49,7 +49,11 @@ def follow(home: Path, most: float) -> Iterator[dict[str, Any]]:
     environment.pop("VIRTUAL_ENV", None)
     (home / "home").mkdir(exist_ok=True)
     shown = subprocess.run(
-        ["git", "show", "HEAD:README.md"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["git", "show", "HEAD:README.md"],
+        cwd=ROOT,
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
     )
     for command in commands(shown.stdout):
         typed = command.replace("<this repository>", f"file://{ROOT} adlm")
@@ -65,7 +69,7 @@ def follow(home: Path, most: float) -> Iterator[dict[str, Any]]:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
+            encoding="utf-8",
             start_new_session=True,
         )
         stopped = False
@@ -114,7 +118,7 @@ def main() -> None:
     home = Path(given.folder or tempfile.mkdtemp(prefix="adlm-readme-")).resolve()
     home.mkdir(parents=True, exist_ok=True)
     commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, encoding="utf-8", check=True
     )
     steps: list[dict[str, Any]] = []
     for step in follow(home, given.most):

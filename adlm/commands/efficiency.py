@@ -9,6 +9,7 @@ from adlm import device as devices
 from adlm.config import check, to_dict
 from adlm.eval.efficiency import cases, frontier, in_process, settings_of
 from adlm.eval.judge import SMALL, Judge
+from adlm.eval.report import mib
 from adlm.eval.samples import Texts, plain
 from adlm.progress import console
 from adlm.results import stamped, write_json
@@ -47,7 +48,7 @@ def start(
         judge: Judge of the texts: smollm2, a causal LM's folder or hub name, or none.
         threads: Threads of each case; 0 = all cores.
         seed: Seed.
-        device: auto, cpu, cuda or cuda:N.
+        device: auto, cpu, mps, cuda or cuda:N.
         precision: fp32 by default; bf16 is faster and less exact.
         out: Result file; a plot (.png) is written beside it.
     """
@@ -104,7 +105,7 @@ def show(found: list[dict[str, Any]]) -> None:
         ppl = f"{c['generative_ppl']:.1f}" if "generative_ppl" in c else ""
         print(
             f"| {settings_of(c)} | {1000 * c['seconds_per_text']:.1f} | {c['tokens_per_s']:,.0f} "
-            f"| {c['nfe']:.1f} | {c['gflops_per_text']:.2f} | {c['peak_memory_mib']:,.0f} "
+            f"| {c['nfe']:.1f} | {c['gflops_per_text']:.2f} | {mib(c['peak_memory_mib'])} "
             f"| {ppl} | {c['entropy']:.2f} |"
         )
 

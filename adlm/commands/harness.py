@@ -38,7 +38,7 @@ def start(
         sampler: Sampler of tasks that generate.
         steps: Its steps.
         seed: Seed.
-        device: auto, cpu, cuda or cuda:N.
+        device: auto, cpu, mps, cuda or cuda:N.
         out: Result file; eval/harness.json of the run by default.
     """
     check(draws >= 1, "--draws", draws, "at least 1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -134,6 +135,10 @@ def start(
 
 def probe(limits: Limits, isolation: str) -> None:
     """Can programs be run here? Better known before hours of writing them."""
+    if not hasattr(os, "waitid"):
+        raise UserError(
+            "programs cannot be run on this system: it takes Linux, or macOS with Python 3.13"
+        )
     tried = sandbox.run("pass", limits, isolation)
     if tried.verdict != "passed":
         why = tried.detail or tried.output.strip() or tried.verdict

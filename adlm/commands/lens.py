@@ -61,7 +61,7 @@ def start(
         texts: Texts sampled at each damage; 0 = none.
         judge: Judge of their generative perplexity: smollm2, a causal LM, or none.
         seed: Seed of masks, damage and samples.
-        device: auto, cpu, cuda or cuda:N.
+        device: auto, cpu, mps, cuda or cuda:N.
         precision: fp32 by default; bf16 is faster and less exact.
         out: Result file; eval/anchors.json of the run by default, two plots (.png) beside it.
     """

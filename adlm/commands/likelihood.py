@@ -67,7 +67,7 @@ def start(
         limit: Score at most so many rows, spread evenly; 0 = all.
         batch: Rows at once; never changes the result.
         seed: Seed of the draws.
-        device: auto, cpu, cuda or cuda:N.
+        device: auto, cpu, mps, cuda or cuda:N.
         precision: fp32 by default; bf16 is faster and less exact.
         out: Result file; eval/likelihood-DATA-SPLIT.json of the run by default.
     """

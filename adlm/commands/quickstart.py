@@ -12,11 +12,11 @@ from rich.table import Table
 
 from adlm.config import Config, check
 from adlm.eval.first_page import page
+from adlm.locks import hold
 from adlm.progress import Bar, console
 from adlm.results import write_json, write_text
 from adlm.studies import pool
 from adlm.studies import quickstart as study
-from adlm.train.run import hold
 from adlm.viz.plots import require
 
 FAST_STEPS, FAST_ROWS = 100, 200

@@ -86,7 +86,7 @@ def evaluate(
         skip_bad: Leave bad records of a file out.
         limit: Items; 0 = all of a file's, or 500 generated ones.
         batch: Items that are solved at once.
-        device: auto, cpu, cuda or cuda:N.
+        device: auto, cpu, mps, cuda or cuda:N.
         out: Result file; eval/reason-TASK-SPLIT.json of the run by default.
     """
     check(limit >= 0, "--limit", limit, "0 (all) or more")
@@ -154,7 +154,7 @@ def show(
         data: generated, files, or a folder; as in training by default.
         data_dir: Folder of the public files; the variable ADLM_DATA by default.
         n: How many problems.
-        device: auto, cpu, cuda or cuda:N.
+        device: auto, cpu, mps, cuda or cuda:N.
     """
     check(n >= 1, "--n", n, "at least 1")
     solver, plan, _ = trainer.load_solver(checkpoint, device)

@@ -66,7 +66,7 @@ def start(
         limit: Score at most so many rows of a set, spread evenly; 0 = all.
         batch: Rows at once; never changes the result.
         seed: Seed of the draws.
-        device: auto, cpu, cuda or cuda:N.
+        device: auto, cpu, mps, cuda or cuda:N.
         precision: fp32 by default; bf16 is faster and less exact.
         out: Result file; eval/zeroshot.json of the run by default.
     """
@@ -128,7 +128,7 @@ def start(
 def earlier(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
     """What an earlier run with the same settings has scored."""
     try:
-        before = json.loads(path.read_text())
+        before = json.loads(path.read_text(encoding="utf-8"))
         same = all(before.get(k) == v for k, v in settings.items() if k != "time")
         return before["sets"] if same else {}
     except (OSError, ValueError, KeyError, AttributeError):

@@ -10,7 +10,6 @@ with one whole store.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -27,8 +26,9 @@ import numpy as np
 from adlm.data.sources import Source
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
+from adlm.locks import lock
 from adlm.progress import Bar
-from adlm.results import sync
+from adlm.system import sync
 
 VERSION = 1
 CHUNK = 1 << 18  # characters handed to the tokenizer at once; part of no result
@@ -59,7 +59,7 @@ def load(source: Source, vocab: Vocab, workers: int = 0) -> TokenStore:
         if not (home / "meta.json").is_file():
             build(home, source, vocab, workers)
     try:
-        meta = json.loads((home / "meta.json").read_text())
+        meta = json.loads((home / "meta.json").read_text(encoding="utf-8"))
         tokens = np.memmap(home / "tokens.bin", dtype=meta["dtype"], mode="r")
         ends = np.fromfile(home / "ends.bin", dtype=np.int64)
         whole = len(tokens) == meta["tokens"] and len(ends) == meta["documents"]
@@ -102,7 +102,7 @@ def build(home: Path, source: Source, vocab: Vocab, workers: int) -> None:
             "source": source.name,
             "split": source.split,
         }
-        (work / "meta.json").write_text(json.dumps(meta))
+        (work / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
         for path in work.iterdir():
             sync(path)
         try:
@@ -154,9 +154,8 @@ def locked(home: Path) -> Iterator[None]:
     """Hold the lock beside `home`; the system drops it when a process dies."""
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
-        file = home.with_suffix(".lock").open("w")
+        held = lock(home.with_suffix(".lock"))
     except OSError as error:
         raise UserError(f"the cache folder cannot be written: {error}; set ADLM_CACHE") from None
-    with file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with held:
         yield

@@ -113,14 +113,16 @@ class Vocab:
         """Write tokenizer.json and vocab.json."""
         (folder / "tokenizer.json").write_text(self.tokenizer.to_str(), encoding="utf-8")
         special = {"mask": self.mask, "bos": self.bos, "eos": self.eos, "pad": self.pad}
-        (folder / "vocab.json").write_text(json.dumps({**special, "hash": self.hash}))
+        (folder / "vocab.json").write_text(
+            json.dumps({**special, "hash": self.hash}), encoding="utf-8"
+        )
 
     @classmethod
     def load(cls, folder: Path) -> Vocab:
         """Read what `save` wrote."""
         tokenizer = _read_tokenizer(folder / "tokenizer.json")
         try:
-            special = json.loads((folder / "vocab.json").read_text())
+            special = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
             vocab = cls(tokenizer, *(int(special[k]) for k in ("mask", "bos", "eos", "pad")))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{folder / 'vocab.json'} is missing or damaged ({error})") from None

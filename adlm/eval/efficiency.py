@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ from adlm.errors import UserError
 from adlm.eval.samples import cut
 from adlm.models.sizes import flops_per_token
 from adlm.samplers import template
+from adlm.system import peak_memory_mib
 
 WORKER = (
     "import json, sys; from adlm.eval.efficiency import Case, measure;"
@@ -125,11 +125,11 @@ def flops(config: Config, vocab: int, length: int, passes: float, heads: float) 
     )
 
 
-def peak_memory(device: str) -> float:
-    """MiB: of the process, or on a GPU of its tensors."""
+def peak_memory(device: str) -> float | None:
+    """MiB: of the process, or on a GPU of its tensors; None where the system does not tell."""
     if device.startswith("cuda"):
         return torch.cuda.max_memory_allocated() / 2**20
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return peak_memory_mib()
 
 
 def in_process(case: Case, threads: int) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def in_process(case: Case, threads: int) -> dict[str, Any]:
     if threads:
         environment["OMP_NUM_THREADS"] = str(threads)
     words = [sys.executable, "-c", WORKER, json.dumps(asdict(case))]
-    done = subprocess.run(words, capture_output=True, text=True, env=environment)
+    done = subprocess.run(words, capture_output=True, encoding="utf-8", env=environment)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["it was stopped"])[-1]
         raise UserError(f"{case.checkpoint} could not be measured: {last.split(': ', 1)[-1]}")

@@ -111,7 +111,7 @@ class Harness(LM):
         seen = torch.cat((torch.full_like(x[:, :1], vocab.bos), x[:, :-1]), dim=1)
         log_p = log_probabilities(net.hidden(seen)[0, start:], net.head, vocab.mask)  # (n, V)
         target = x[0, start:]
-        nats = -log_p.gather(1, target[:, None]).double().sum()
+        nats = -log_p.gather(1, target[:, None]).cpu().double().sum()
         return float(nats), bool((log_p.argmax(dim=1) == target).all())
 
     def masked(self, x: torch.Tensor, start: int) -> tuple[float, bool]:
@@ -129,10 +129,10 @@ class Harness(LM):
         states = net.hidden(z, wanted=hidden)  # (N, D)
         log_p = log_probabilities(states, net.head, vocab.mask)
         target = x.expand_as(z)[hidden]
-        nll = -log_p.gather(1, target[:, None]).squeeze(1).double()
+        nll = -log_p.gather(1, target[:, None]).squeeze(1).cpu().double()
         row = hidden.nonzero()[:, 0]
-        sums = torch.zeros(self.draws + 1, dtype=torch.float64, device=x.device)
-        sums = sums.index_add(0, row, nll)[:-1].cpu() * (count / k.double())
+        sums = torch.zeros(self.draws + 1, dtype=torch.float64)
+        sums = sums.index_add(0, row.cpu(), nll)[:-1] * (count / k.double())
         if self.draws > 1:
             self.errors.append(float(sums.std() / math.sqrt(self.draws)))
         last = row == self.draws

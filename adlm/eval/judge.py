@@ -107,7 +107,7 @@ class Judge:
         log_p = out.logits[:, :-1].float().log_softmax(dim=-1)
         nll = -log_p.gather(2, x[:, 1:, None]).squeeze(2) * seen[:, 1:]  # (B, L - 1)
         last = out.hidden_states[-1][torch.arange(len(ids)), counts - 1]
-        return nll.double().sum(dim=1).cpu().numpy(), last.float().cpu().numpy()
+        return nll.cpu().double().sum(dim=1).numpy(), last.float().cpu().numpy()
 
     def features(self, texts: Sequence[str]) -> np.ndarray:
         """(n, D) the last hidden state of each text."""

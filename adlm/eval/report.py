@@ -75,7 +75,7 @@ def training(path: Path, records: list[dict[str, Any]]) -> Section:
         points = [r["tokens"] for r in valid], [r["valid_nll"] for r in valid]
         lines.append(Line("validation", *points))
     file = path / "config.json"
-    config = json.loads(file.read_text()) if file.is_file() else None
+    config = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
     step = records[-1]["step"]
     wanted = ((config or {}).get("train") or {}).get("steps", step)
     unfinished = f" of {wanted:,}: the run is not finished" if step < wanted else ""
@@ -166,7 +166,7 @@ def efficiency(result: dict[str, Any], path: Path) -> Section:
             f"{1000 * c['seconds_per_text']:.1f}",
             f"{c['nfe']:.1f}",
             f"{c['gflops_per_text']:.2f}",
-            f"{c['peak_memory_mib']:,.0f}",
+            mib(c["peak_memory_mib"]),
             number(c.get("generative_ppl")),
             number(c["entropy"]),
         ]
@@ -276,6 +276,10 @@ SECTIONS: dict[str, Callable[[dict[str, Any], Path], Section]] = {
 
 def number(value: float | None, digits: int = 2) -> str:
     return "" if value is None else f"{value:.{digits}f}"
+
+
+def mib(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f}"
 
 
 def spread(value: float | None, digits: int = 2) -> str:

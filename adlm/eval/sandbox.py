@@ -322,7 +322,7 @@ def _call(libc: Any, name: str, *words: Any) -> None:
 
 
 def _write(path: str, text: str) -> None:
-    with open(path, "w") as file:
+    with open(path, "w", encoding="utf-8") as file:
         file.write(text)
 
 

@@ -15,6 +15,7 @@ written out, for the tests.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import torch
@@ -22,6 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from adlm.config import ModelConfig
+from adlm.device import wide
 from adlm.models.denoiser import Denoiser
 from adlm.nn.cache import Cache
 from adlm.nn.layout import Layout
@@ -164,6 +166,14 @@ class Anchored(Denoiser):
             self.register_buffer(name, torch.zeros(vocab_size, dtype=torch.float64))
         if needs_table:
             self.register_buffer("table_total", torch.zeros((), dtype=torch.float64))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Anchored:
+        """Move or cast the network; its table stays fp64, beside it where that can be."""
+        kept = {n: self._buffers.pop(n) for n in list(self._buffers) if n.startswith("table_")}
+        super()._apply(fn, recurse)
+        place = wide(self.embed.weight.device)
+        self._buffers.update({n: None if t is None else t.to(place) for n, t in kept.items()})
+        return self
 
     def table(self) -> Table | None:
         """Counts of the training corpus, where the anchor rule needs them."""

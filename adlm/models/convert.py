@@ -34,7 +34,7 @@ def is_gpt2(path: str) -> bool:
     if not (folder / "config.json").is_file():
         return not folder.exists() and "gpt2" in path
     try:
-        found = json.loads((folder / "config.json").read_text())
+        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except ValueError:
         return False
     return isinstance(found, dict) and found.get("model_type") == "gpt2"
@@ -45,7 +45,7 @@ def load_gpt2(path: str, data_dir: str | None = None) -> tuple[Config, Vocab, De
     folder = Path(path).expanduser()
     if not folder.is_dir():
         folder = _download(path)
-    config = gpt2_config(json.loads((folder / "config.json").read_text()), folder)
+    config = gpt2_config(json.loads((folder / "config.json").read_text(encoding="utf-8")), folder)
     tensors = _weights(folder)
     if "wte.weight" not in tensors:
         raise UserError(f"{folder / 'model.safetensors'} is not GPT-2's: it has no wte.weight")

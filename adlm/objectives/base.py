@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from adlm import registry
 from adlm.config import Config
 from adlm.data.vocab import Vocab
+from adlm.device import wide
 from adlm.models.denoiser import Denoiser
 from adlm.nn.linear_ce import linear_cross_entropy
 from adlm.types import Batch, Noise, Score, View
@@ -72,5 +73,6 @@ def cross_entropy(
     row = wanted.nonzero()[:, 0]  # (N,) the row of each prediction
     scale = weight[row]
     total, nll = linear_cross_entropy(h, head.weight, head.bias, x[wanted], scale, forbid)
-    rows = torch.zeros(len(x), dtype=torch.float64, device=x.device)  # fp64: order is no matter
-    return total, rows.index_add_(0, row, (nll * scale).double())
+    place = wide(x.device)
+    rows = torch.zeros(len(x), dtype=torch.float64, device=place)  # fp64: order is no matter
+    return total, rows.index_add_(0, row.to(place), (nll * scale).to(place).double())

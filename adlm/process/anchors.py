@@ -161,7 +161,8 @@ class Anchors:
                 self(sample, sample >= 0, Table(ones, ones, torch.tensor(float(self.size))))
 
     def __call__(self, x: Tensor, valid: Tensor, table: Table | None = None) -> Tensor:
-        """x: (B, L) clean tokens, valid: (B, L) -> (B, L) bool."""
+        """x: (B, L) clean tokens, valid: (B, L) -> (B, L) bool; worked out where the table is."""
+        here = x.device
         if self.reads_table:
             if table is None:
                 raise UserError(f"the anchor rule '{self.config.rule}' needs a table of the corpus")
@@ -169,6 +170,7 @@ class Anchors:
                 raise UserError(
                     f"the corpus table has {len(table.tokens)} tokens, the vocabulary {self.size}"
                 )
+            x, valid = x.to(table.tokens.device), valid.to(table.tokens.device)
         special = torch.isin(x, torch.tensor(self.special, device=x.device))
         valid = valid & ~special
         try:
@@ -188,7 +190,7 @@ class Anchors:
                 f"the anchor rule '{self.config.rule}' must return a bool tensor of shape "
                 f"{tuple(x.shape)}, found {kind} of shape {shape}"
             )
-        return chosen & valid
+        return (chosen & valid).to(here)
 
 
 def find(name: str) -> Rule:

@@ -42,7 +42,7 @@ class Settings:
         valid: Items of the valid split that are solved after each stage.
         seed: Seed of data, weights and order.
         precision: auto (bf16 where this machine is fast at it), bf16 or fp32.
-        device: auto, cpu, cuda or cuda:N.
+        device: auto, cpu, mps, cuda or cuda:N.
     """
 
     data: str = "generated"

@@ -20,6 +20,7 @@ from torch import nn
 from adlm import device as devices
 from adlm.config import Config, from_dict, to_dict
 from adlm.errors import RunStopped, UserError
+from adlm.locks import hold
 from adlm.models import hub
 from adlm.progress import Bar, console
 from adlm.reasoning import network
@@ -33,7 +34,7 @@ from adlm.results import write_json
 from adlm.train import checkpoint
 from adlm.train.log import Log
 from adlm.train.optim import Optimizers
-from adlm.train.run import check_folder, hold
+from adlm.train.run import check_folder
 from adlm.train.signals import StopFlag
 
 BUCKET = 16  # batches whose rows are sorted by length together
@@ -46,14 +47,14 @@ def train(plan: Plan, out: Path, resume: bool = False) -> int:
     plan.stages()  # settings are checked before anything is made
     check_folder(plan, out, resume)
     trainer = Trainer(plan, out)
-    lock = hold(out)
+    lock = hold(out).lock
     if found := checkpoint.steps(out):
         trainer.resume(found[-1])
     write_json(out / "config.json", to_dict(plan))
     checkpoint.sweep(out)
     with StopFlag() as stop:
         trainer.fit(stop)
-    lock.close()
+    lock.release()
     if not trainer.finished:
         console.print(f"stopped at step {trainer.step} with a checkpoint; --resume goes on")
         return 128 + stop.raised

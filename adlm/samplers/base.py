@@ -42,6 +42,7 @@ class Canvas:
     draw: Draw
     random: RowRandom
     precision: str = "fp32"
+    device: str = ""  # the network's, where it is not the canvas's own: fp64 has to be there
     chance: Tensor = field(init=False)  # (B, L) uniform numbers of this step, for positions
     token_chance: Tensor = field(init=False)  # (B, L) and for tokens
     nfe: Tensor = field(init=False)  # (B,) network passes of each row
@@ -54,6 +55,7 @@ class Canvas:
     _stale: Tensor = field(init=False)  # (B,) has the row changed since?
 
     def __post_init__(self) -> None:
+        self.device = self.device or str(self.z.device)
         self.nfe = torch.zeros(len(self.z), dtype=torch.long)
         self.probability = torch.ones(self.z.shape, dtype=torch.float64)
         self._stale = torch.ones(len(self.z), dtype=torch.bool)
@@ -93,8 +95,8 @@ class Canvas:
         if not wanted.any():
             return
         rows = wanted.nonzero()[:, 0].to(self.z.device)
-        seen = self.z[rows][:, self.window]
-        with torch.no_grad(), devices.autocast(self.precision, str(self.z.device)):
+        seen = self.z[rows][:, self.window].to(self.device)
+        with torch.no_grad(), devices.autocast(self.precision, self.device):
             if isinstance(self.model, Anchored):
                 anchor, h = self.model.states(seen)
                 self._anchor = self._keep(self._anchor, rows, anchor)
@@ -105,6 +107,7 @@ class Canvas:
         self._stale &= ~wanted
 
     def _keep(self, store: Tensor | None, rows: Tensor, h: Tensor) -> Tensor:
+        h = h.to(self.z.device)
         if store is None:
             store = h.new_zeros(
                 *self.z.shape, h.shape[-1], dtype=torch.promote_types(h.dtype, torch.float32)
@@ -132,9 +135,9 @@ class Canvas:
         few = max(1, (GPU_ELEMENTS if states.is_cuda else ELEMENTS) // head.out_features)
         parts = []
         for h, *some in zip(*(x[positions].split(few) for x in (states, *given)), strict=True):
-            with torch.no_grad(), devices.autocast(self.precision, str(self.z.device)):
-                logits = head(h)  # (n, V)
-            parts.append(use(logits, *some))
+            with torch.no_grad(), devices.autocast(self.precision, self.device):
+                logits = head(h.to(self.device))  # (n, V)
+            parts.append(use(logits.to(self.z.device), *some))
         return tuple(map(torch.cat, zip(*parts, strict=True)))
 
     def propose(self, positions: Tensor) -> tuple[Tensor, ...]:

@@ -25,12 +25,10 @@ def run_causal(
     if watch:
         watch(0, canvas)
     for position in range(length):
-        with torch.no_grad(), devices.autocast(canvas.precision, str(device)):
-            if cached:
-                h = canvas.model.hidden(seen[:, -1:], cache=cache)[:, -1]  # (B, D)
-            else:
-                h = canvas.model.hidden(seen)[:, -1]
-            logits = canvas.model.head(h)
+        with torch.no_grad(), devices.autocast(canvas.precision, canvas.device):
+            shown = (seen[:, -1:] if cached else seen).to(canvas.device)
+            h = canvas.model.hidden(shown, cache=cache)[:, -1]  # (B, D)
+            logits = canvas.model.head(h).to(device)
         canvas.nfe += 1
         canvas.heads += batch
         u = canvas.random.uniform(1)[:, 0].to(device)

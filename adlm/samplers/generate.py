@@ -37,7 +37,7 @@ class Settings:
         draw: How a token is drawn.
         seed: Seed; text i is the same whatever n is.
         precision: fp32 by default; bf16 is faster and less exact.
-        device: auto, cpu, cuda or cuda:N.
+        device: auto, cpu, mps, cuda or cuda:N.
         at_once: Texts that are written at once; never changes the result.
     """
 
@@ -132,11 +132,12 @@ def generate(
     tokens, nfe, heads = [], [], 0
     for low in range(0, settings.n, settings.at_once):
         rows = range(low, min(settings.n, low + settings.at_once))
-        z = torch.from_numpy(template).expand(len(rows), -1).clone().to(device)
+        z = torch.from_numpy(template).expand(len(rows), -1).clone()
+        z = z.to(devices.wide(device))
         random = RowRandom(settings.seed, rows)
         fixed = z != vocab.mask
         canvas = Canvas(
-            z, fixed, vocab.mask, model.eval(), settings.draw, random, settings.precision
+            z, fixed, vocab.mask, model.eval(), settings.draw, random, settings.precision, device
         )
         with devices.autocast(settings.precision, device):  # weights are rounded once
             if policy is None:

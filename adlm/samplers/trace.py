@@ -123,5 +123,5 @@ def expected(model: Denoiser, x: Tensor, mask: int) -> Table:
     z = x if model.causal else torch.full_like(x[:1], mask)
     logits = model.logits(z.to(model.embed.weight.device)).float()
     logits[..., mask] = -torch.inf
-    share = logits.softmax(-1).mean(dim=(0, 1)).double().cpu()  # (V,)
+    share = logits.softmax(-1).mean(dim=(0, 1)).cpu().double()  # (V,)
     return Table(share, share, torch.tensor(1.0, dtype=torch.float64))

@@ -19,6 +19,7 @@ from typing import Any
 from adlm import memory
 from adlm.errors import UserError
 from adlm.progress import console, duration
+from adlm.system import ask_to_leave, hangup, own_group, stops
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def work(
     course = Course(jobs, workers)
     leaving.clear()
     here = threading.current_thread() is threading.main_thread()
-    before = {n: signal.signal(n, stop_children) for n in ends()} if here else {}
+    before = {n: signal.signal(n, stop_children) for n in [*stops(), *hangup()]} if here else {}
     executor = ThreadPoolExecutor(workers)
     pending = [executor.submit(launch, job, threads, course) for job in jobs]
     try:
@@ -154,12 +155,12 @@ def launch(job: Job, threads: int, course: Course) -> int:
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
     code = "from adlm.studies.pool import serve; serve()"
     words = [sys.executable, "-c", code, job.module, str(job.folder), json.dumps(job.given)]
-    with log_file(job.folder).open("a") as log:
-        process = subprocess.Popen(words, env=environment, stdout=log, stderr=log, process_group=0)
+    with log_file(job.folder).open("a", encoding="utf-8") as log:
+        process = subprocess.Popen(words, env=environment, stdout=log, stderr=log, **own_group())
         children.add(process)
         course.start(job)
         if leaving.is_set():  # told to while it started
-            process.terminate()
+            ask_to_leave(process)
         try:
             return process.wait()
         finally:
@@ -175,13 +176,7 @@ def tell_children() -> None:
     """Have the runs under way save and leave; no further one starts."""
     leaving.set()
     for child in list(children):
-        child.terminate()
-
-
-def ends() -> list[signal.Signals]:
-    """The signals that end a study; under nohup a closed terminal does not."""
-    kept = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    return [signal.SIGINT, signal.SIGTERM, *([] if kept else [signal.SIGHUP])]
+        ask_to_leave(child)
 
 
 def stop_children(number: int, frame: object) -> None:

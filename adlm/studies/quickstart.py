@@ -79,7 +79,7 @@ def current(path: Path, checkpoint_hash: str, rows: int | None = None) -> bool:
     """Is this result there already, of these weights and of as many rows?"""
     if not path.is_file():
         return False
-    found = json.loads(path.read_text())
+    found = json.loads(path.read_text(encoding="utf-8"))
     return found.get("checkpoint_hash") == checkpoint_hash and found.get("limit") == rows
 
 
@@ -125,10 +125,10 @@ def gather(home: Path, wanted: dict[str, Config]) -> dict[str, Any]:
     rows = {}
     for name in wanted:
         run = home / name
-        found = json.loads((run / "eval" / "likelihood-sotu-test.json").read_text())
+        found = json.loads((run / "eval" / "likelihood-sotu-test.json").read_text(encoding="utf-8"))
         curve = [r for r in read(run / "metrics.jsonl") if "valid_nll" in r]
         seconds = [r["seconds"] for r in read(run / "metrics.jsonl") if "seconds" in r]
-        written = json.loads((run / "eval" / "texts.json").read_text())
+        written = json.loads((run / "eval" / "texts.json").read_text(encoding="utf-8"))
         written.pop("replay", None)
         rows[name] = {
             **found,

@@ -15,6 +15,7 @@ import torch
 from adlm import device as devices
 from adlm.config import from_dict, to_dict
 from adlm.errors import UserError
+from adlm.locks import hold
 from adlm.progress import console
 from adlm.reasoning.plan import Plan, Settings
 from adlm.reasoning.run import measure
@@ -23,7 +24,6 @@ from adlm.reasoning.train import Trainer
 from adlm.results import stamped
 from adlm.studies import pool
 from adlm.studies.pool import Job
-from adlm.train.run import hold
 from adlm.viz.plots import Bars, bars, require
 
 
@@ -93,7 +93,7 @@ class Study:
         rows = []
         for label in self.methods:
             found = [
-                json.loads(c.result.read_text())
+                json.loads(c.result.read_text(encoding="utf-8"))
                 for c in self.cells()
                 if c.label == label and c.done
             ]

@@ -20,6 +20,7 @@ from adlm import device as devices
 from adlm.config import Config, from_dict, to_dict
 from adlm.data.corpus import open_vocab
 from adlm.errors import UserError, nearest
+from adlm.locks import hold
 from adlm.measure import step_rate
 from adlm.models.sizes import parameters, training_flops
 from adlm.progress import console
@@ -28,7 +29,6 @@ from adlm.studies import pool, worker
 from adlm.studies.pool import Job
 from adlm.studies.worker import DRAWS, TEST_ROWS, VALID, VALID_ROWS
 from adlm.train.log import read
-from adlm.train.run import hold
 from adlm.viz.plots import Line, curves, require
 
 Pairs = tuple[tuple[str, str], ...]

@@ -25,7 +25,7 @@ from torch import Tensor
 from adlm.config import Config, from_dict, to_dict
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
-from adlm.results import sync
+from adlm.system import sync
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -52,7 +52,7 @@ class Checkpoint:
         """Tensors and numbers that resuming needs."""
         if not (self.path / "train.safetensors").is_file():
             raise UserError(f"{self.path} was exported for use only: it cannot be resumed")
-        state = json.loads((self.path / "state.json").read_text())
+        state = json.loads((self.path / "state.json").read_text(encoding="utf-8"))
         return _tensors(self.path / "train.safetensors"), state
 
 
@@ -74,13 +74,15 @@ def save(
     work = home / f".{final.name}.{uuid.uuid4().hex}.tmp"
     try:
         work.mkdir(parents=True)
-        (work / "config.json").write_text(json.dumps(to_dict(config), indent=2))
+        (work / "config.json").write_text(json.dumps(to_dict(config), indent=2), encoding="utf-8")
         vocab.save(work)
         save_file(_plain(weights), work / "model.safetensors")
         save_file(_plain(training), work / "train.safetensors")
-        (work / "state.json").write_text(json.dumps(state))
+        (work / "state.json").write_text(json.dumps(state), encoding="utf-8")
         files = {p.name: _describe(p) for p in sorted(work.iterdir())}
-        (work / MANIFEST).write_text(json.dumps({"format": FORMAT, "files": files}, indent=2))
+        (work / MANIFEST).write_text(
+            json.dumps({"format": FORMAT, "files": files}, indent=2), encoding="utf-8"
+        )
         for path in work.iterdir():
             sync(path)
         if final.exists():  # an incomplete folder of that name from elsewhere
@@ -127,7 +129,7 @@ def load(path: str | Path) -> Checkpoint:
     """Find and check a checkpoint."""
     folder = find(path)
     try:
-        manifest = json.loads((folder / MANIFEST).read_text())
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         files: dict[str, dict[str, Any]] = manifest["files"]
         known = manifest["format"]
         described = all({"bytes", "sha256"} <= set(f) for f in files.values())
@@ -143,7 +145,7 @@ def load(path: str | Path) -> Checkpoint:
     for name, expected in files.items():
         _verify(folder / name, expected)
     try:
-        config = from_dict(json.loads((folder / "config.json").read_text()))
+        config = from_dict(json.loads((folder / "config.json").read_text(encoding="utf-8")))
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise UserError(f"{folder / 'config.json'} is damaged ({error!r})") from None
     return Checkpoint(folder, config, Vocab.load(folder), files["model.safetensors"]["sha256"])

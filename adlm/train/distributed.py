@@ -10,6 +10,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from adlm.errors import UserError
+
 
 @dataclass(frozen=True)
 class World:
@@ -49,6 +51,8 @@ def start(device: str) -> World:
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
         return World()
+    if device == "mps":
+        raise UserError("several processes cannot share an Apple GPU: take --train.device cpu")
     if device.startswith("cuda"):
         torch.cuda.set_device(device)
     if not dist.is_initialized():

@@ -29,9 +29,9 @@ class Log:
         self.path = run / "metrics.jsonl"
         keep = [r for r in read(self.path) if r["step"] <= step]
         part = self.path.with_suffix(".tmp")
-        part.write_text("".join(json.dumps(r) + "\n" for r in keep))
+        part.write_text("".join(json.dumps(r) + "\n" for r in keep), encoding="utf-8")
         os.replace(part, self.path)
-        self.file = self.path.open("a")
+        self.file = self.path.open("a", encoding="utf-8")
 
     def write(self, record: dict[str, Any]) -> None:
         """Append one record; it must have a step."""
@@ -58,7 +58,7 @@ def read(path: Path) -> list[dict[str, Any]]:
     """The whole records of a metrics file; a damaged line is left out."""
     records = []
     if path.is_file():
-        for line in path.read_text(errors="replace").splitlines():
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
                 record = json.loads(line)
             except ValueError:

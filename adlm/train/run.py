@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from adlm import device as devices
 from adlm.config import Config, differences, from_dict, to_dict
 from adlm.data.vocab import byte_vocab
 from adlm.errors import UserError, need
+from adlm.locks import hold
 from adlm.objectives.base import make
 from adlm.process.anchors import Anchors
 from adlm.progress import console
@@ -127,7 +127,7 @@ def stored_config(out: Path, kind: type = Config) -> Any:
     """The configuration of the run in a folder; a setting that is not there yet has its default."""
     stored = out / "config.json"
     try:
-        return from_dict(json.loads(stored.read_text()), kind, str(stored))
+        return from_dict(json.loads(stored.read_text(encoding="utf-8")), kind, str(stored))
     except (ValueError, TypeError) as error:
         raise UserError(f"{stored} is damaged ({error})") from None
 
@@ -137,17 +137,6 @@ def field(values: dict[str, Any], name: str) -> Any:
     for part in name.split("."):
         values = values[part]
     return values
-
-
-def hold(out: Path) -> IO[str]:
-    """Lock the run's folder for as long as this process lives."""
-    out.mkdir(parents=True, exist_ok=True)
-    file = (out / ".lock").open("w")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise UserError(f"another process is training in {out}") from None
-    return file
 
 
 def say(main: bool, text: str) -> None:

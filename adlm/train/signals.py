@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM ask the loop to finish its step, save and leave."""
+"""Ctrl-C and SIGTERM (or Ctrl-Break) ask the loop to finish its step, save and leave."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import signal
 import threading
 from types import FrameType, TracebackType
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+from adlm.system import stops
 
 
 class StopFlag:
@@ -18,7 +18,7 @@ class StopFlag:
 
     def __enter__(self) -> StopFlag:
         if threading.current_thread() is threading.main_thread():
-            for number in SIGNALS:
+            for number in stops():
                 self._old[number] = signal.signal(number, self._catch)
         return self
 

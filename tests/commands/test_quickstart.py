@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -9,24 +10,59 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 
 import pytest
 
 from adlm.cli import main
+from adlm.config import from_dict
+from adlm.models.sizes import parameters
+from adlm.studies import pool, quickstart
 from adlm.studies.quickstart import RECIPES
+from tests.commands.small_quickstart import small
 
 SMALL = ["--steps", "3", "--rows", "20"]
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "tests.commands.small_quickstart"]
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory):
+def tokens(tmp_path_factory):
+    """One cache for all of these: the corpus is tokenised once."""
+    return str(tmp_path_factory.mktemp("tokens"))
+
+
+def in_this_process(jobs, workers, threads, look=None):
+    """What `pool.work` does in processes of their own."""
+    for job in jobs:
+        assert quickstart.work(str(job.folder), *json.loads(json.dumps(job.given))) == 0
+
+
+def make_small(patch, tokens):
+    """Small models that write in few steps, one after the other in this process."""
+    patch.setenv("ADLM_CACHE", tokens)
+    patch.setattr(quickstart, "recipe", small)
+    patch.setattr(pool, "work", in_this_process)
+    for way in quickstart.WAYS[False].values():
+        patch.setitem(way, "steps", 8)
+
+
+@pytest.fixture(autouse=True)
+def _small(tokens, monkeypatch):
+    make_small(monkeypatch, tokens)
+
+
+@pytest.fixture(scope="module")
+def home(tokens, tmp_path_factory):
     """A whole quickstart, of three steps."""
     made = tmp_path_factory.mktemp("quickstart") / "q"
-    words = [sys.executable, "-m", "adlm", "quickstart", "--out", str(made), *SMALL]
-    done = subprocess.run(words, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert f"open {made / 'report.html'}" in done.stdout
-    assert "laptop-adlm" in done.stderr
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        make_small(patch, tokens)
+        assert main(["quickstart", "--out", str(made), *SMALL]) == 0
+    assert f"open {made / 'report.html'}" in out.getvalue()
+    assert "laptop-adlm" in err.getvalue()
     return made
 
 
@@ -37,7 +73,7 @@ def test_five_models_are_trained_scored_and_shown(home):
     for row in result["rows"].values():
         assert f"{row['ppl']:.2f}" in page
         assert row["fillings"][0].startswith("The")
-        assert row["parameters"] > 1e6
+        assert row["parameters"] == parameters(from_dict(row["config"]), 2048)
     assert "adlm watch" in page
     titles = re.findall(r"<h2>(.*?)</h2>", page)
     assert titles[:3] == ["In short", "A text appears", "How to go on"]
@@ -101,12 +137,12 @@ def test_the_page_in_a_browser(home, browser, width):
 
 @pytest.mark.parametrize("whom", ["the group", "the parent"])
 def test_ctrl_c_stops_all_and_the_same_command_goes_on(tmp_path, whom):
-    words = [sys.executable, "-m", "adlm", "quickstart", "--out", str(tmp_path / "q")]
-    words += ["--steps", "60", "--rows", "4"]
+    words = [*COMMAND, "--out", str(tmp_path / "q"), "--steps", "2000", "--rows", "4"]
     process = subprocess.Popen(
         words,
         stderr=subprocess.PIPE,
         text=True,
+        cwd=ROOT,
         start_new_session=True,
         preexec_fn=lambda: signal.signal(
             signal.SIGINT, signal.SIG_DFL
@@ -125,8 +161,10 @@ def test_ctrl_c_stops_all_and_the_same_command_goes_on(tmp_path, whom):
     assert "Traceback" not in said
     assert list(runs.glob("*/checkpoints/step-*"))
     reached = {p.parent.parent.name: int(p.name[5:]) for p in runs.glob("*/checkpoints/step-*")}
+    if whom == "the parent":
+        return  # from here on it is the same
     few = [*words[:-4], "--steps", "2", "--rows", "4"]  # what was reached is kept, the rest done
-    assert subprocess.run(few, capture_output=True).returncode == 0
+    assert subprocess.run(few, capture_output=True, cwd=ROOT).returncode == 0
     assert (runs / "report.html").is_file()
     for name, step in reached.items():
         assert (runs / name / "checkpoints" / f"step-{step:08d}").is_dir()

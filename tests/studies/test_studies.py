@@ -16,13 +16,13 @@ from adlm.cli import main
 from adlm.commands.study import AXES
 from adlm.config import to_dict
 from adlm.errors import UserError
+from adlm.locks import hold
 from adlm.models.sizes import flops_per_token, match, parameters, training_flops
 from adlm.recipes import recipe
 from adlm.recipes.anchoring import anchored
 from adlm.studies import ablate, anchoring, pool
 from adlm.studies.pool import Job
 from adlm.studies.runner import Study, differences, run, save, table
-from adlm.train.run import hold
 from tests.conftest import make_config
 
 

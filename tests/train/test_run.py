@@ -22,9 +22,11 @@ from adlm.config import AnchorConfig, Config, to_dict
 from adlm.errors import RunStopped, UserError
 from adlm.registry import allow
 from adlm.train import checkpoint
+from adlm.train.distributed import World
 from adlm.train.log import read
 from adlm.train.run import train
 from tests.conftest import make_config
+from tests.train.gradients import gradients
 
 TIMES = {"seconds", "tokens_per_s"}
 ANCHORED = ("adlm", "a2r")
@@ -136,42 +138,12 @@ def test_signals_save_and_leave_and_resume_goes_on(text_file, tmp_path, number):
     assert checkpoint.find(run).name == f"step-{step + 2:08d}"
 
 
-GRADIENTS = """
-import json, os, sys
-from pathlib import Path
-import torch
-from safetensors.torch import save_file
-from adlm.config import from_dict
-from adlm.train import distributed
-from adlm.train.loop import Trainer
-from adlm.data.loader import share
-torch.set_num_threads(1)
-world = distributed.start("cpu")
-trainer = Trainer(from_dict(json.loads(sys.argv[1])), Path("."), world, "cpu")
-torch.manual_seed(0)
-for p in trainer.model.parameters():
-    torch.nn.init.normal_(p, std=0.3)
-cfg = trainer.config.train
-noise = trainer.objective.noise(cfg.batch, trainer.rows.length, torch.Generator().manual_seed(5))
-index = trainer.order.step(0)
-mine = share(cfg.batch, world.rank, world.size)
-trainer.accumulate(
-    trainer.rows.batch(index[mine]),
-    None if noise is None else noise[mine],
-    int(trainer.rows.count[index].sum()),
-)
-if world.main:
-    save_file({n: p.grad for n, p in trainer.model.named_parameters()}, sys.argv[2])
-world.wait()
-distributed.finish(world)
-"""
-
-
 def torchrun(processes: int, *words: str) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
     command += ["--standalone"]  # a free port
     done = subprocess.run(
         [*command, *words],
+        cwd=Path(__file__).parents[2],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
@@ -180,23 +152,26 @@ def torchrun(processes: int, *words: str) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-@pytest.mark.parametrize("objective", ["ar", "adlm"])
-def test_two_processes_have_the_gradients_of_one(text_file, tmp_path, objective):
-    script = tmp_path / "gradients.py"
-    script.write_text(GRADIENTS)
-    found = []
-    for processes, micro in ((1, 0), (2, 0), (2, 2)):
-        config = make_config(text_file, objective, batch=7, micro=micro)
-        if objective in ANCHORED:
-            anchor = AnchorConfig(rule="corpus", gamma=0.1, warmup=0.0)
-            model = replace(config.model, anchor_blocks=1)
-            config = replace(config, model=model, anchor=anchor)
-        torchrun(processes, str(script), json.dumps(to_dict(config)), str(tmp_path / "g"))
-        found.append(load_file(tmp_path / "g"))
-    for other in found[1:]:
-        for name, gradient in found[0].items():
-            assert torch.allclose(gradient, other[name], rtol=1e-4, atol=1e-6), name
-    assert any(g.abs().max() > 1e-3 for g in found[0].values())
+def test_two_processes_have_the_gradients_of_one(text_file, tmp_path):
+    configs = {}
+    for objective in ("ar", "adlm"):
+        for micro in (0, 2):
+            config = make_config(text_file, objective, batch=7, micro=micro)
+            if objective in ANCHORED:
+                anchor = AnchorConfig(rule="corpus", gamma=0.1, warmup=0.0)
+                model = replace(config.model, anchor_blocks=1)
+                config = replace(config, model=model, anchor=anchor)
+            configs[f"{objective}-{micro}"] = config
+    given = json.dumps({name: to_dict(config) for name, config in configs.items()})
+    torchrun(2, "-m", "tests.train.gradients", given, str(tmp_path))
+    for name, config in configs.items():
+        alone = gradients(replace(config, train=replace(config.train, micro=0)), World())
+        shared = load_file(tmp_path / name)
+        assert alone.keys() == shared.keys()
+        for weight, gradient in alone.items():
+            close = torch.allclose(gradient, shared[weight], rtol=1e-4, atol=1e-6)
+            assert close, f"{name}: {weight}"
+        assert any(g.abs().max() > 1e-3 for g in alone.values())
 
 
 def test_torchrun_trains_as_one_process_does(text_file, tmp_path):
