@@ -160,7 +160,7 @@ class Harness(LM):
             temperature=temperature, seed=self.seed, sampler=self.sampler, steps=self.steps
         )
         made = self.model.write(template, settings)
-        text = self.model.vocab.decode(made.tokens[0, len(given) :])
+        text = self.model.vocab.decode(made.ids[0][len(given) :])
         until = how.get("until") or []
         for stop in [until] if isinstance(until, str) else until:
             text = text.split(stop)[0] if stop else text
