@@ -90,7 +90,7 @@ class ProcessConfig:
         masking: exact-k (same bound, less variance) or bernoulli (the published code's).
         times: How the times of a batch are drawn: stratified, antithetic or uniform.
         steps: Discrete time steps T; 0 = continuous time.
-        eps: Smallest time that bernoulli masking draws.
+        eps: Smallest time that bernoulli masking draws; the training's own figure is then no bound.
         conditioned: Let the denoiser see the noise level (needs model.time).
         remask: Remasking probability sigma_t in the bound with discrete steps.
     """

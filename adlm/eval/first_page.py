@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from adlm.eval.page import Section, to_html
-from adlm.eval.report import png, spread
+from adlm.eval.report import over, png, spread
 from adlm.viz.plots import Line
 
 TITLE = "adlm quickstart"
@@ -56,15 +56,15 @@ def figures(rows: dict[str, Any]) -> Section:
                 f"{minutes:.1f}",
             ]
         )
-    tokens = next(iter(rows.values()))["tokens"]
+    first = next(iter(rows.values()))
     return Section(
         "How well they predict",
         ["model", "parameters", "test perplexity", "bits a byte", "minutes of training"],
         made,
         [
-            f"Test split, {tokens:,} tokens; ± is one standard error over rows. A diffusion "
-            "model's perplexity is an upper bound (≤): it cannot be computed exactly. One seed "
-            "each, at a few minutes of training: small differences mean nothing. "
+            f"Test split, {first['tokens']:,} tokens; ± is one standard error over {over(first)}. "
+            "A diffusion model's perplexity is an upper bound (≤): it cannot be computed exactly. "
+            "One seed each, at a few minutes of training: small differences mean nothing. "
             "`adlm study anchoring` compares over seeds, with models of equal size."
         ],
         details={name: r["config"] | {"data_hash": r["data_hash"]} for name, r in rows.items()},

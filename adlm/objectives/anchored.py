@@ -41,6 +41,7 @@ class AnchoredObjective:
             )
         self.base = self.base_class(config, vocab)  # type: ignore[call-arg]
         self.estimator = self.base.estimator  # type: ignore[attr-defined]
+        self.bound = self.base.bound  # type: ignore[attr-defined]
         self.anchors = Anchors(config.anchor, vocab)
         self.config = config.anchor
 

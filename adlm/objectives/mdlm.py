@@ -55,7 +55,9 @@ class MaskedDiffusion(Base):
             raise UserError(
                 f"process.eps is bernoulli masking's: it must be 0 with exact-k, found {self.eps}"
             )
+        self.bound = self.steps > 0 or self.eps == 0  # times below eps are never scored
         time = f"{self.steps} steps" if self.steps else "continuous time"
+        time += "" if self.bound else f" from {self.eps:g} on"
         self.estimator = f"NELBO, {process.masking}" + ("" if exact_k else f", {time}")
 
     def noise(self, rows: int, length: int, generator: torch.Generator) -> Noise:

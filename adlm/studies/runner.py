@@ -16,6 +16,7 @@ from adlm import device as devices
 from adlm.config import Config, from_dict, to_dict
 from adlm.data.corpus import open_vocab
 from adlm.errors import UserError
+from adlm.eval.report import over
 from adlm.measure import step_rate
 from adlm.models.sizes import parameters, training_flops
 from adlm.progress import console
@@ -142,6 +143,7 @@ def gather(study: Study) -> dict[str, Any]:
                 "test_ppl_mean": float(ppl.mean()),
                 "test_ppl_sd": float(ppl.std(ddof=1)) if len(ppl) > 1 else None,
                 "test_se_of_one_run": [r["se_ppl"] for r in results],
+                "test_se_over": over(results[0]),
                 "exact": results[0]["exact"],
                 "curve": curve(cells),
                 "config": to_dict(config),
