@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from adlm import device as devices
-from adlm.config import Config
+from adlm.config import Config, check
 from adlm.data.cache import TokenStore
+from adlm.data.lengths import Lengths
 from adlm.data.pack import pack
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError, nearest
-from adlm.eval.likelihood import evaluator, score
+from adlm.eval.likelihood import evaluator, length_nats, score
 from adlm.models.denoiser import Denoiser
 from adlm.models.hub import load_model
 from adlm.registry import allow, outside
@@ -37,6 +38,7 @@ class Model:
     vocab: Vocab
     config: Config
     device: str
+    lengths: Lengths
 
     def generate(
         self,
@@ -93,11 +95,21 @@ class Model:
         )
         return made, trace
 
-    def nll(self, texts: Sequence[str], draws: int = 16, seed: int = 0) -> np.ndarray:
+    def nll(
+        self,
+        texts: Sequence[str],
+        draws: int = 16,
+        seed: int = 0,
+        length: Literal["coded", "given"] = "coded",
+    ) -> np.ndarray:
         """Nats of each text, its end included: exact for AR, an upper bound for diffusion.
 
-        A text longer than the model's context is scored in pieces of that length.
+        A diffusion model sees how many tokens a text has. `coded` adds what that number costs (by
+        the lengths of the training documents, see `data/lengths.py`): a bound of -log p(text), as
+        AR's. `given` leaves it out: a bound of -log p(text | its number of tokens). For AR the two
+        are one. A text longer than the model's context is scored in pieces of that length.
         """
+        check(length in ("coded", "given"), "length", length, "coded or given")
         objective = evaluator(self.config, self.vocab)
         if isinstance(texts, str):
             raise UserError("nll takes a list of texts: [text] for one")
@@ -119,8 +131,9 @@ class Model:
             device=self.device,
             quiet=True,
         )
-        text_of_row = np.searchsorted(ends, rows.start, side="right")
-        return np.bincount(text_of_row, found.nats.mean(axis=1), minlength=len(texts))
+        if length == "coded" and not objective.causal:
+            found = found.plus(length_nats(rows, found.index, self.lengths))
+        return np.bincount(rows.document, found.nats.mean(axis=1), minlength=len(texts))
 
 
 ALIASES = {"top_p": "nucleus", "num_samples": "n"}  # names that other libraries have
@@ -155,4 +168,4 @@ def load(path: str | Path, device: str = "auto", use: Sequence[str] = ()) -> Mod
     allow(*([use] if isinstance(use, str) else use))
     saved = checkpoint.load(path)
     where = devices.pick(device)
-    return Model(load_model(saved, where), saved.vocab, saved.config, where)
+    return Model(load_model(saved, where), saved.vocab, saved.config, where, saved.lengths())

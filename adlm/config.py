@@ -95,7 +95,7 @@ class ProcessConfig:
         weight: What a row counts in training: bound (the bound is minimised), flat (every hidden
             token alike) or clamp:MOST. Reported figures are the bound in any case.
         steps: Discrete time steps T; 0 = continuous time.
-        eps: Smallest time that bernoulli masking draws.
+        eps: Smallest time that bernoulli masking draws; the training's own figure is then no bound.
         conditioned: Let the denoiser see the noise level (needs model.time).
         remask: Remasking probability sigma_t in the bound with discrete steps.
     """

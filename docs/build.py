@@ -18,7 +18,7 @@ from typing import Any
 
 from adlm.cli import COMMANDS, arguments_of, load, options_of, parser_of, short_forms
 from adlm.eval.page import to_markdown
-from adlm.eval.report import of_file
+from adlm.eval.report import of_file, over
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
@@ -61,6 +61,16 @@ def laptop() -> str:
         )
     header = ["recipe", "parameters", "training tokens", "minutes", "test PPL", "bits a byte"]
     return table(header, rows)
+
+
+def captioned() -> str:
+    """The quickstart's table, and what its signs mean."""
+    found = read("quickstart")
+    kinds = {over(r) for r in found["rows"].values()} if found else {"documents"}
+    return (
+        f"{laptop()}\n\nA diffusion model's figure is an upper bound of its perplexity; ± is one "
+        f"standard error over {' or '.join(sorted(kinds))}."
+    )
 
 
 def train_step(result: dict[str, Any]) -> str:
@@ -142,8 +152,9 @@ def page() -> str:
         parts.append(
             f"`adlm quickstart`: State of the Union addresses, test split, {first['tokens']:,} "
             f"tokens, vocabulary {first['config']['data']['tokenizer'].split(':')[1]}; ± is one "
-            f"standard error over rows; diffusion figures are upper bounds ({first['estimator']}, "
-            f"{first['draws']} draw a row); two models at a time, one core each. {machine(quick)}."
+            f"standard error over {over(first)}; diffusion figures are upper bounds "
+            f"({first['estimator']}, {first['draws']} draw a row); two models at a time, one core "
+            f"each. {machine(quick)}."
         )
     for title, name, show, note in (
         (
@@ -198,7 +209,7 @@ def page() -> str:
 def readme() -> str:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     marks = r"(<!-- quickstart:begin -->\n).*?(<!-- quickstart:end -->)"
-    return re.sub(marks, lambda m: f"{m[1]}{laptop()}\n{m[2]}", text, flags=re.DOTALL)
+    return re.sub(marks, lambda m: f"{m[1]}{captioned()}\n{m[2]}", text, flags=re.DOTALL)
 
 
 def escape(text: str) -> str:
@@ -236,7 +247,7 @@ def site(made: dict[Path, str]) -> None:
             "../results/", "results/"
         )
         (home / page_file.name).write_text(
-            text.replace("<!-- table -->", laptop()), encoding="utf-8"
+            text.replace("<!-- table -->", captioned()), encoding="utf-8"
         )
     for name in ("CONTRIBUTING.md", "CHANGELOG.md"):
         text = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")

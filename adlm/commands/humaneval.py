@@ -101,7 +101,7 @@ def start(
     }
     name = "humaneval.json" if mode == "complete" else "humaneval-infill.json"
     path = Path(out) if out else saved.run / "eval" / name
-    model = Model(load_model(saved, gpu), saved.vocab, saved.config, gpu)
+    model = Model(load_model(saved, gpu), saved.vocab, saved.config, gpu, saved.lengths())
     written = write(model, tasks, mode, settings, tokens, path.with_suffix(".jsonl"), same)
     result: dict[str, Any] = {
         "command": "eval humaneval",

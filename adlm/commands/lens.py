@@ -16,7 +16,7 @@ from adlm.errors import UserError
 from adlm.eval import lens
 from adlm.eval.judge import Judge
 from adlm.eval.likelihood import evaluator, score, spread
-from adlm.eval.samples import Texts, cut
+from adlm.eval.samples import Texts
 from adlm.eval.samples import plain as plain_figures
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
@@ -169,7 +169,7 @@ def harm(
             length = model.config.data.length
             how = Settings(n=texts, seed=seed, precision=precision, device=model.device)
             made = model.write(template.after("", length, model.vocab), how)
-            figures = plain_figures(Texts(made.texts, cut(made), {}))
+            figures = plain_figures(Texts(made.texts, made.ids, {}))
             entry |= {"entropy": figures["entropy"]["mean"], "examples": made.texts}
     return entry
 

@@ -11,7 +11,7 @@ from adlm import device as devices
 from adlm.config import DataConfig, check, to_dict
 from adlm.data.corpus import open_rows
 from adlm.errors import UserError
-from adlm.eval.likelihood import describe, evaluator, score, spread
+from adlm.eval.likelihood import describe, evaluator, score, sign, spread
 from adlm.models.hub import load_model
 from adlm.objectives.base import make
 from adlm.objectives.mdlm import of_bound
@@ -63,7 +63,8 @@ def start(
         data: Which text.
         split: Which part of it.
         draws: Monte-Carlo draws a row, for diffusion.
-        estimator: auto takes exact-k where the model is time-agnostic; recipe keeps the training's.
+        estimator: auto takes exact-k where the model is time-agnostic; recipe keeps the training's,
+            which is no bound where process.eps is above 0.
         limit: Score at most so many rows, spread evenly; 0 = all.
         batch: Rows at once; never changes the result.
         seed: Seed of the draws.
@@ -91,7 +92,7 @@ def start(
         "command": "eval likelihood",
         "data": chosen.name,
         "split": split,
-        **describe(found, rows, objective, seed),
+        **describe(found, rows, objective, saved.lengths(), seed),
         "data_hash": rows.store.key,
         "checkpoint": saved.path.name,
         "checkpoint_hash": saved.hash,
@@ -131,11 +132,25 @@ def choose(saved: Checkpoint, data: DataChoice) -> DataConfig:
 
 def summary(result: dict[str, Any]) -> str:
     """The figures for a person."""
-    bound = "" if result["exact"] else "<= "
-    error = f" ± {result['se_ppl']:.2f}" if result["se_ppl"] is not None else ""
-    return (
-        f"{result['data']} ({result['split']}): PPL {bound}{result['ppl']:.2f}{error}, "
-        f"{result['nll_per_token']:.4f} nats a token, {result['bits_per_byte']:.4f} bits a byte\n"
+    said = (
+        f"{result['data']} ({result['split']}): {line(result, result)}\n"
         f"{result['quantity']}; {result['tokens']:,} tokens in {result['rows']:,} rows, "
-        f"{result['draws']} draw(s), {result['estimator']}"
+        f"{result['draws']} draw(s), {result['estimator']}; "
+        f"± is one standard error over {result['documents']:,} documents"
+    )
+    if coded := result["with_length"]:
+        said += (
+            f"\nwith the lengths coded: {line(result, coded)}\n"
+            f"this one compares with an autoregressive model's; {coded['code']}"
+        )
+    return said
+
+
+def line(result: dict[str, Any], figures: dict[str, Any]) -> str:
+    """Perplexity, nats and bits."""
+    bound = sign(result)
+    error = f" ± {figures['se_ppl']:.2f}" if figures["se_ppl"] is not None else ""
+    return (
+        f"PPL {bound}{figures['ppl']:.2f}{error}, {figures['nll_per_token']:.4f} nats a token, "
+        f"{figures['bits_per_byte']:.4f} bits a byte"
     )

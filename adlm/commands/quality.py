@@ -68,7 +68,8 @@ def start(
         )
     result: dict[str, Any] = {"command": "eval samples", **ours.about, "seed": settings.seed}
     rows = {"samples": ours} | ({"real texts": real} if real else {})
-    result["rows"] = {name: samples.plain(texts) for name, texts in rows.items()}
+    least = min(len(texts.texts) for texts in rows.values())
+    result["rows"] = {name: samples.plain(texts, least) for name, texts in rows.items()}
     keep(path, result, device, settings)
     if judged:
         result["judge"] = judged.about
@@ -116,7 +117,7 @@ def written(place: str, settings: Settings, split: str) -> tuple[Texts, Texts]:
         "seconds": made.seconds,
         "examples": made.texts[:8],
     }
-    return Texts(made.texts, samples.cut(made), about), real
+    return Texts(made.texts, made.ids, about), real
 
 
 def keep(path: Path, result: dict[str, Any], device: str, settings: Settings) -> None:

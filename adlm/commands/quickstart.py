@@ -103,7 +103,7 @@ def progress(home: Path, wanted: dict[str, Config], bar: Bar) -> Callable[[], No
 
 def table(rows: dict[str, dict[str, Any]]) -> Table:
     """Test perplexities side by side."""
-    made = Table(title="test split of the default corpus")
+    made = Table(title="test split of the default corpus; ± is one standard error over documents")
     for column in ("recipe", "parameters", "test PPL", "bits a byte", "what it is"):
         made.add_column(column, justify="left" if column in ("recipe", "what it is") else "right")
     for name, found in rows.items():

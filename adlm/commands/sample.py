@@ -123,7 +123,7 @@ def tell(
 
 def save_json(made: Samples, out: str) -> None:
     """One line a text."""
-    rows = zip(made.texts, made.tokens.tolist(), made.nfe.tolist(), strict=True)
+    rows = zip(made.texts, made.ids, made.nfe.tolist(), strict=True)
     same = {"sampler": made.sampler, "seed": made.seed}
     lines = [json.dumps({"text": t, "tokens": k, "nfe": c, **same}) for t, k, c in rows]
     write_text(Path(out), "\n".join(lines) + "\n")

@@ -11,12 +11,11 @@ from adlm.results import stamped, write_json
 from adlm.theory.complexity import TARGET, curves
 from adlm.theory.em import em_curve
 from adlm.theory.enumerate import Table, bound
-from adlm.theory.example import DATA, transitions
+from adlm.theory.example import ASSUMPTIONS, DATA, transitions
 from adlm.theory.networks import SHAPES
 from adlm.viz import plots
 
 NETWORKS = 100
-GAMMA = 0.5
 
 
 def start(out: str = "runs/theory") -> None:
@@ -40,8 +39,11 @@ def start(out: str = "runs/theory") -> None:
 
 
 def worked_example() -> dict[str, float]:
+    """The example's two figures, with what they rest on."""
     print("Worked example (A.3.4): data " + ", ".join(f"{x} with {p}" for x, p in DATA.items()))
-    print("one reverse step (m, m, m) -> (m, 0, m), t = 2/3 -> 1/3:")
+    print("one reverse step (m, m, m) -> (m, 0, m), t = 2/3 -> 1/3")
+    for assumption in ASSUMPTIONS:
+        print(f"assumed: {assumption}")
     out = {}
     for step in transitions():
         stay, write, again = step.factors
@@ -53,24 +55,31 @@ def worked_example() -> dict[str, float]:
 def theorem() -> dict[str, Any]:
     """Theorem 4.1 on random networks."""
     print(f"\nTheorem 4.1 on {NETWORKS} random networks: -log p + gamma L_Anchor <= ANELBO")
-    print("  L  T  sigma    -log p    NELBO  L_Anchor (KL)   ANELBO  slack")
+    print("L_Anchor (a KL) is also the ANELBO's anchor term (a cross-entropy), so it cancels, and")
+    print("what is left to hold is -log p <= NELBO: slack = NELBO + log p")
+    print("  L  T  sigma    -log p    NELBO    slack  L_Anchor  anchor term")
     rows = []
     for seed in range(NETWORKS):
         length, count, sigma = 2 + seed % 3, 2 + seed // 3 % 4, (0.0, 0.1, 0.3)[seed // 12 % 3]
         x = (1,) + (0,) * (length - 1)  # the first token occurs once: an anchor
         anchors = {i for i in range(length) if x.count(x[i]) == 1}
-        found = bound(Table.random(length, seed), x, anchors, count, sigma, GAMMA)
+        found = bound(Table.random(length, seed), x, anchors, count, sigma)
         rows.append(found)
-        left = found.nll + GAMMA * found.divergence
         if seed < 6:
             print(
                 f"  {length}  {count}  {sigma:<5g} {found.nll:9.4f}{found.nelbo:9.4f}"
-                f"{found.divergence:15.4f}{found.anelbo:9.4f}{found.anelbo - left:7.4f}"
+                f"{found.slack:9.4f}{found.divergence:10.4f}{found.anchor:13.4f}"
             )
-    held = sum(r.holds for r in rows)
-    slack = [r.anelbo - r.nll - GAMMA * r.divergence for r in rows]
-    print(f"  holds in {held} of {NETWORKS}; smallest slack {min(slack):.2e} nats")
-    return {"networks": NETWORKS, "holds": held, "smallest_slack": min(slack)}
+    slack, apart = min(r.slack for r in rows), max(r.apart for r in rows)
+    held = sum(r.slack >= -1e-9 for r in rows)
+    print(f"  -log p <= NELBO holds in {held} of {NETWORKS}; smallest slack {slack:.2e} nats")
+    print(f"  L_Anchor and the anchor term differ by at most {apart:.1e} nats")
+    return {
+        "networks": NETWORKS,
+        "holds": held,
+        "smallest_slack": slack,
+        "anchor_terms_differ_by": apart,
+    }
 
 
 def complexity(home: Path) -> list[dict[str, Any]]:

@@ -113,12 +113,23 @@ def start(
         write_json(path, stamped({**settings, "sets": every, "skipped": missing}, gpu, how))
 
     done, skipped = run(
-        names, base, saved.vocab, objective, packing, from_hub, scored, seed, known, keep
+        names,
+        base,
+        saved.vocab,
+        objective,
+        packing,
+        from_hub,
+        scored,
+        saved.lengths(),
+        seed,
+        known,
+        keep,
     )
     keep(done, skipped)
     print(table(done))
     for name, reason in skipped.items():
         print(f"skipped {name}: {reason}")
+    print("± is one standard error over documents")
     print("the paper's models were trained on OpenWebText with another vocabulary")
     print(f"written to {path}")
     if not done:

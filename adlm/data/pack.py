@@ -9,7 +9,7 @@ Nothing here knows of workers, so rows cannot depend on them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -31,9 +31,29 @@ class Rows:
     pad: int
     eos: int
     by_document: bool  # may tokens see only their own document?
+    packing: str
+    document: np.ndarray  # (N,) the document in which each row begins
 
     def __len__(self) -> int:
         return len(self.start)
+
+    @property
+    def shows_ends(self) -> bool:
+        """Can be seen, before a token is, where a document ends?"""
+        return self.by_document or self.packing == "document"
+
+    def pieces(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The pieces of documents in the rows `index`: (P,) place in `index`, (P,) tokens."""
+        ends = self.store.ends
+        first = self.start[index]
+        last = first + self.count[index]
+        low = np.searchsorted(ends, first, side="right")  # (B,) documents low..high have a piece
+        pieces = np.searchsorted(ends, last, side="left") - low + 1  # (B,)
+        row = np.repeat(np.arange(len(index)), pieces)
+        nth = np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+        document = low[row] + nth
+        begins = np.where(nth > 0, ends[document - 1], first[row])
+        return row, np.minimum(ends[document], last[row]) - begins
 
     def batch(self, index: np.ndarray) -> Batch:
         """The rows `index`: (B,) as a batch."""
@@ -74,7 +94,9 @@ def pack(store: TokenStore, vocab: Vocab, length: int, packing: str, attend: str
         count = np.minimum(length, np.repeat(store.ends, rows) - start)
     else:
         raise UserError(f"data.packing must be wrap or document, found '{packing}'")
-    return Rows(store, start, count, length, vocab.pad, vocab.eos, attend == "document")
+    document = np.searchsorted(store.ends, start, side="right")
+    by_document = attend == "document"
+    return Rows(store, start, count, length, vocab.pad, vocab.eos, by_document, packing, document)
 
 
 MAP_BATCH = 1000  # documents that the published loaders join at a time
@@ -97,13 +119,14 @@ def published(store: TokenStore, vocab: Vocab, length: int, workers: int) -> Row
         raise UserError(f"the published packing needs a length of at least 3, found {length}")
     documents = len(store.ends)
     begins = np.concatenate(([0], store.ends))
-    rows = []
+    rows, first = [], []
     for share in np.array_split(np.arange(documents), workers):
         for low in range(0, len(share), MAP_BATCH):
             part = share[low : low + MAP_BATCH]
             tokens = np.asarray(store.tokens[begins[part[0]] : begins[part[-1] + 1]], np.int64)
             whole = tokens[: len(tokens) // size * size].reshape(-1, size)
             rows.append(np.pad(whole, ((0, 0), (1, 1)), constant_values=vocab.bos))
+            first.append(begins[part[0]] + size * np.arange(len(whole)))
     every = np.concatenate(rows)
     if not len(every):
         raise UserError(f"the published packing leaves no row of {length} tokens")
@@ -111,4 +134,5 @@ def published(store: TokenStore, vocab: Vocab, length: int, workers: int) -> Row
     ends = np.arange(1, len(every) + 1) * length
     text_bytes = round(store.text_bytes * len(every) * size / len(store.tokens))
     made = TokenStore(every.ravel(), ends, text_bytes, store.key)
-    return pack(made, vocab, length, "wrap")
+    document = np.searchsorted(store.ends, np.concatenate(first), side="right")
+    return replace(pack(made, vocab, length, "wrap"), document=document)

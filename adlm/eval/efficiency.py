@@ -19,7 +19,6 @@ import torch
 from adlm import api, registry
 from adlm.config import Config
 from adlm.errors import UserError
-from adlm.eval.samples import cut
 from adlm.models.sizes import flops_per_token
 from adlm.samplers import template
 from adlm.system import peak_memory_mib
@@ -94,7 +93,7 @@ def measure(case: Case) -> dict[str, Any]:
         nfe += float(made.nfe.sum())
         heads += made.heads
         texts += made.texts
-        tokens += cut(made)
+        tokens += made.ids
     passes = nfe / case.texts
     return {
         **asdict(case),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from adlm.eval.page import Section, to_html
-from adlm.eval.report import png, spread
+from adlm.eval.report import over, png, spread
 from adlm.viz.plots import Line
 
 TITLE, SHOWN = "adlm quickstart", "laptop-adlm"
@@ -54,8 +54,8 @@ def summary(rows: dict[str, Any], result: dict[str, Any]) -> Section:
             "An anchor network predicts the rarer tokens first, and the rest of the model sees "
             "that prediction alone (A2R, ADLM). laptop-deep is no anchored model: a second loss on "
             "the first block of an MDLM, for a quarter of the training.",
-            f"Test split, {first['tokens']:,} tokens; ± is one standard error. A diffusion "
-            "model's perplexity is an upper bound (≤). One seed each: small differences mean "
+            f"Test split, {first['tokens']:,} tokens; ± is one standard error over {over(first)}. "
+            "A diffusion model's perplexity is an upper bound (≤). One seed each: small differences mean "
             "nothing; `adlm study anchoring` compares over seeds. "
             f"{about['cpu']}, {about['cores']} cores, torch {about['torch']}, "
             f"{result['precision']}.",

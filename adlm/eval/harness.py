@@ -6,6 +6,7 @@ which the context is always visible and only c is masked,
     -log p(c | context) <= E_k [ n / k * sum over k masked of -log x^l(z)[c^l] ],  k uniform on 1..n
 
 estimated by Monte-Carlo draws; their number and mean standard error stand in the harness's output.
+The model sees how many tokens c has: the bound is one given that number.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
 from adlm import api
+from adlm.eval.likelihood import strata_variance
 from adlm.objectives.subs import log_probabilities
 from adlm.progress import Bar
 from adlm.samplers.generate import Settings
+
+BOUND = "lower bound of log p given the number of tokens, Monte-Carlo"
 
 
 @register_model("adlm")
@@ -51,7 +55,7 @@ class Harness(LM):
         """What the harness writes into its results."""
         return {
             "adlm_objective": self.model.config.objective,
-            "adlm_likelihood": "exact" if self.exact else "lower bound of log p, Monte-Carlo",
+            "adlm_likelihood": "exact" if self.exact else BOUND,
             "adlm_draws": self.draws,
             "adlm_mean_stderr_nats": float(np.mean(self.errors)) if self.errors else 0.0,
         }
@@ -134,7 +138,7 @@ class Harness(LM):
         sums = torch.zeros(self.draws + 1, dtype=torch.float64)
         sums = sums.index_add(0, row.cpu(), nll)[:-1] * (count / k.double())
         if self.draws > 1:
-            self.errors.append(float(sums.std() / math.sqrt(self.draws)))
+            self.errors.append(math.sqrt(strata_variance(sums.numpy()[None])[0]))
         last = row == self.draws
         return float(sums.mean()), bool((log_p[last].argmax(dim=1) == target[last]).all())
 
@@ -160,7 +164,7 @@ class Harness(LM):
             temperature=temperature, seed=self.seed, sampler=self.sampler, steps=self.steps
         )
         made = self.model.write(template, settings)
-        text = self.model.vocab.decode(made.tokens[0, len(given) :])
+        text = self.model.vocab.decode(made.ids[0][len(given) :])
         until = how.get("until") or []
         for stop in [until] if isinstance(until, str) else until:
             text = text.split(stop)[0] if stop else text

@@ -4,8 +4,13 @@ The noise of a row depends on (seed, row) alone, and rows are summed in fp64: ba
 and processes do not change the answer. With M draws a row, draw m takes its time from the m-th of
 M equal strata.
 
-Two standard errors: `se` treats the rows as a sample of the language, `se_monte_carlo` is what is
-left for these very rows because of the draws (0 for an exact likelihood).
+Two standard errors: `se` treats the documents as a sample of the language (rows of one document are
+alike), `se_monte_carlo` is what is left for these very rows because of the draws (0 for an exact
+likelihood).
+
+Rows that show where a document ends tell a diffusion model the lengths, so its bound is one given
+the lengths, and is said to be; beside it stands the bound with the lengths coded
+(`data/lengths.py`), which is the one to compare with an autoregressive model's likelihood.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ import numpy as np
 import torch
 
 from adlm.config import Config
+from adlm.data.lengths import Lengths
 from adlm.data.pack import Rows
 from adlm.data.vocab import Vocab
 from adlm.device import autocast
@@ -34,6 +40,8 @@ class Likelihood:
 
     nats: np.ndarray  # (R, M) fp64: each draw's estimate of a row
     tokens: np.ndarray  # (R,) tokens scored in each row
+    document: np.ndarray  # (R,) the document in which each row begins
+    index: np.ndarray  # (R,) which rows they are
 
     @property
     def nll(self) -> float:
@@ -46,20 +54,63 @@ class Likelihood:
 
     @property
     def se(self) -> float:
-        """Standard error of nll over rows (a ratio estimator: rows differ in length)."""
-        rows = len(self.tokens)
-        if rows < 2:
+        """Standard error of nll over documents (a ratio estimator: they differ in length).
+
+        A row belongs to the document in which it begins. With the residuals of a document's rows
+        summed to e_g = sum (nats - nll tokens), the variance is G/(G-1) sum e_g^2 / tokens^2.
+        """
+        _, group = np.unique(self.document, return_inverse=True)
+        residual = np.bincount(group, self.nats.mean(axis=1) - self.nll * self.tokens)
+        count = len(residual)
+        if count < 2:
             return math.nan
-        residual = self.nats.mean(axis=1) - self.nll * self.tokens
-        return float(math.sqrt(rows / (rows - 1) * (residual**2).sum()) / self.tokens.sum())
+        return float(math.sqrt(count / (count - 1) * (residual**2).sum()) / self.tokens.sum())
+
+    @property
+    def documents(self) -> int:
+        """In how many documents the rows begin."""
+        return len(np.unique(self.document))
 
     @property
     def se_monte_carlo(self) -> float:
-        """Standard error of nll over draws, for these rows."""
-        draws = self.nats.shape[1]
+        """Standard error of nll over draws, for these rows.
+
+        The curve over the strata that all rows share is taken off first; what is left is compared
+        between neighbours (see `strata_variance`).
+        """
+        rows, draws = self.nats.shape
         if draws < 2:
             return math.nan
-        return float(math.sqrt((self.nats.var(axis=1, ddof=1) / draws).sum()) / self.tokens.sum())
+        curve = self.nats.sum(axis=0) / self.tokens.sum() if rows > 1 else np.zeros(draws)
+        residual = self.nats - self.tokens[:, None] * curve
+        variance = strata_variance(residual).sum() * rows / max(1, rows - 1)
+        return float(math.sqrt(variance) / self.tokens.sum())
+
+    def plus(self, nats: np.ndarray) -> Likelihood:
+        """The same with nats added to each row: (R,)."""
+        return replace(self, nats=self.nats + nats[:, None])
+
+
+def strata_variance(draws: np.ndarray) -> np.ndarray:
+    """Variance of the mean of one draw from each of M strata: (R, M) -> (R,).
+
+    Neighbouring strata are taken together in pairs, the last three where M is odd (the estimator of
+    collapsed strata),
+
+        1 / M^2 * sum over groups of g of g / (g - 1) * sum (d - mean of the group)^2.
+
+    It is too large on average by what the means within a group differ, and never too small. The
+    sample variance of all draws would count the whole curve over the strata as noise.
+
+    Example:
+        >>> strata_variance(np.array([[1.0, 3.0, 10.0, 10.0]]))
+        array([0.25])
+    """
+    count = draws.shape[1]
+    group = np.minimum(np.arange(count) // 2, count // 2 - 1)  # (M,)
+    size = np.bincount(group)  # (G,)
+    mean = np.add.reduceat(draws, 2 * np.arange(len(size)), axis=1) / size  # (R, G)
+    return ((draws - mean[:, group]) ** 2 @ (size / (size - 1))[group]) / count**2
 
 
 def evaluator(config: Config, vocab: Vocab) -> Objective:
@@ -116,7 +167,7 @@ def score(
                 scored = objective.score(model, clean.to(device), noise)
                 nats[low : low + len(part), draw] = scored.rows.cpu().numpy()
             bar.update(low + len(part))
-    return Likelihood(nats, rows.count[index])
+    return Likelihood(nats, rows.count[index], rows.document[index], index)
 
 
 def spread(total: int, limit: int) -> np.ndarray:
@@ -131,20 +182,38 @@ def spread(total: int, limit: int) -> np.ndarray:
     return (np.arange(limit) * total) // limit
 
 
-def describe(found: Likelihood, rows: Rows, objective: Objective, seed: int) -> dict[str, Any]:
+def length_nats(rows: Rows, index: np.ndarray, lengths: Lengths) -> np.ndarray:
+    """(R,) what the lengths cost that the rows `index` show.
+
+    A row that tells documents apart shows the length of each of its pieces. Codes of lengths that
+    follow each other until the row is full are a code of the row.
+    """
+    row, tokens = rows.pieces(index)
+    return np.bincount(row, lengths.cut(rows.length).nats(tokens), minlength=len(index))
+
+
+def describe(
+    found: Likelihood, rows: Rows, objective: Objective, lengths: Lengths, seed: int
+) -> dict[str, Any]:
     """The figures of a result file."""
     tokens = int(found.tokens.sum())
     every = tokens == len(rows.store.tokens)
     share = tokens / len(rows.store.tokens)
     text_bytes = rows.store.text_bytes if every else round(rows.store.text_bytes * share)
+    given = rows.shows_ends and not objective.causal
+    coded = None
+    if given:
+        whole = found.plus(length_nats(rows, found.index, lengths))
+        coded = {**figures(whole, text_bytes), "code": str(lengths.cut(rows.length))}
     return {
-        "quantity": "NLL (exact)" if objective.exact else "NELBO (upper bound of the NLL)",
+        "quantity": quantity(objective, given),
         "exact": objective.exact,
-        "nll_per_token": found.nll,
-        "ppl": found.ppl,
-        "bits_per_byte": found.nll * tokens / text_bytes / math.log(2),
-        "se_nll": _number(found.se),
-        "se_ppl": _number(found.ppl * found.se),
+        "bound": objective.bound,
+        "given": "length" if given else None,
+        **figures(found, text_bytes),
+        "with_length": coded,
+        "se_over": "documents",
+        "documents": found.documents,
         "se_monte_carlo": 0.0 if objective.exact else _number(found.se_monte_carlo),
         "rows": len(found.tokens),
         "tokens": tokens,
@@ -154,6 +223,44 @@ def describe(found: Likelihood, rows: Rows, objective: Objective, seed: int) -> 
         "estimator": objective.estimator,
         "seed": seed,
     }
+
+
+def figures(found: Likelihood, text_bytes: int) -> dict[str, Any]:
+    """Nats, perplexity and bits, with their standard errors."""
+    bits = found.nll * float(found.tokens.sum()) / text_bytes / math.log(2)
+    return {
+        "nll_per_token": found.nll,
+        "ppl": found.ppl,
+        "bits_per_byte": bits,
+        "se_nll": _number(found.se),
+        "se_ppl": _number(found.ppl * found.se),
+    }
+
+
+def quantity(objective: Objective, given: bool) -> str:
+    """What the figure is, in words.
+
+    Example:
+        >>> from adlm.objectives.ar import Autoregressive
+        >>> quantity(Autoregressive, given=False)
+        'NLL (exact)'
+    """
+    if objective.exact:
+        return "NLL (exact)"
+    of = "the NLL given the lengths of documents" if given else "the NLL"
+    return f"NELBO (upper bound of {of})" if objective.bound else f"estimate of {of}, no bound"
+
+
+def sign(result: dict[str, Any]) -> str:
+    """What stands before a figure: nothing, "at most", or "about" where it is no bound.
+
+    Example:
+        >>> sign({"exact": False}), sign({"exact": False, "bound": False}), sign({"exact": True})
+        ('≤ ', '~ ', '')
+    """
+    if result["exact"]:
+        return ""
+    return "≤ " if result.get("bound", True) else "~ "
 
 
 def _number(value: float) -> float | None:

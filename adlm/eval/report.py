@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from adlm.errors import UserError
+from adlm.eval.likelihood import sign
 from adlm.eval.page import Section
 from adlm.train.log import read
 from adlm.viz.plots import Line, curves
@@ -88,29 +89,45 @@ def training(path: Path, records: list[dict[str, Any]]) -> Section:
 
 
 def likelihood(result: dict[str, Any], path: Path) -> Section:
-    bound = "" if result["exact"] else "≤ "
-    row = [
-        f"{result['data']} ({result['split']})",
-        f"{bound}{result['ppl']:.2f}{spread(result['se_ppl'])}",
-        f"{bound}{result['bits_per_byte']:.4f}",
-        f"{result['tokens']:,}",
+    text = f"{result['data']} ({result['split']})"
+    named = {text: result}
+    notes = [
+        f"{result['quantity']}, {result['estimator']}, {result['draws']} draw(s) a row; "
+        f"± is one standard error over {over(result)}."
     ]
-    notes = [f"{result['quantity']}, {result['estimator']}, {result['draws']} draw(s) a row."]
+    if coded := result.get("with_length"):
+        named[f"{text}, lengths coded"] = coded
+        notes.append(f"To be compared with AR is the row with coded lengths: {coded['code']}.")
+    rows = [
+        [
+            name,
+            f"{sign(result)}{found['ppl']:.2f}{spread(found['se_ppl'])}",
+            f"{sign(result)}{found['bits_per_byte']:.4f}",
+            f"{result['tokens']:,}",
+        ]
+        for name, found in named.items()
+    ]
     header = ["data", "PPL", "bits a byte", "tokens scored"]
-    return Section(f"Likelihood: {path.stem}", header, [row], notes)
+    return Section(f"Likelihood: {path.stem}", header, rows, notes)
+
+
+def over(result: dict[str, Any]) -> str:
+    """What a standard error is taken over; files of older versions have it over rows."""
+    return result.get("se_over", "rows")
 
 
 def zeroshot(result: dict[str, Any], path: Path) -> Section:
     names = ("AR", "MDLM", "ADLM 262B", "ADLM 524B")
     rows = []
     for name, r in result["sets"].items():
-        bound = "" if r["exact"] else "≤ "
         said = r["paper"] or {}
         theirs = [f"{said[n]:.2f}" if n in said else "" for n in names]
         rows.append(
-            [name, f"{bound}{r['ppl']:.2f}{spread(r['se_ppl'])}", f"{r['tokens']:,}", *theirs]
+            [name, f"{sign(r)}{r['ppl']:.2f}{spread(r['se_ppl'])}", f"{r['tokens']:,}", *theirs]
         )
     notes = [f"Skipped {name}: {why}." for name, why in result["skipped"].items()]
+    kinds = sorted({over(r) for r in result["sets"].values()})
+    notes += [f"± is one standard error over {' or '.join(kinds)}."] if kinds else []
     notes.append("The paper's models were trained on OpenWebText with another vocabulary.")
     header = ["set", "PPL", "tokens scored", *(f"paper: {n}" for n in names)]
     return Section("Zero-shot perplexity", header, rows, notes)

@@ -18,7 +18,6 @@ from adlm.data.pack import Rows
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.eval.texts import distinct, entropy, mean_sd, repetition
-from adlm.samplers.generate import Samples
 
 
 @dataclass(frozen=True)
@@ -63,13 +62,20 @@ def read(path: Path, by_words: bool = False) -> Texts:
     return Texts(texts, counted, {"samples": str(path), "unit": "tokens"})
 
 
-def plain(found: Texts) -> dict[str, Any]:
-    """The figures that need no judge."""
+def plain(found: Texts, count: int | None = None) -> dict[str, Any]:
+    """The figures that need no judge.
+
+    Among more texts fewer n-grams are new, so to be compared with other texts distinct n-grams are
+    those of `count` texts, spread evenly.
+    """
+    count = min(count or len(found.texts), len(found.texts))
+    chosen = [found.tokens[i * len(found.tokens) // count] for i in range(count)]
     return {
         "texts": len(found.texts),
         "tokens": sum(map(len, found.tokens)),
         "entropy": mean_sd([entropy(t) for t in found.tokens]),
-        "distinct": {str(n): distinct(found.tokens, n) for n in (1, 2, 3)},
+        "distinct": {str(n): distinct(chosen, n) for n in (1, 2, 3)},
+        "distinct_texts": count,
         "repetition": mean_sd([repetition(t) for t in found.tokens]),
         "empty": sum(not t.strip() for t in found.texts),
     }
@@ -87,11 +93,6 @@ def references(rows: Rows, vocab: Vocab, count: int, length: int, seed: int) -> 
     x = rows.batch(chosen).x.numpy()
     tokens = [row[:end].tolist() for row, end in zip(x, rows.count[chosen], strict=True)]
     return Texts([vocab.decode(t) for t in tokens], tokens, {})
-
-
-def cut(made: Samples) -> list[list[int]]:
-    """The tokens of generated texts, each up to its end."""
-    return [row[:end].tolist() for row, end in zip(made.tokens, made.ends, strict=True)]
 
 
 def table(rows: Sequence[tuple[str, dict[str, Any]]]) -> str:

@@ -14,12 +14,13 @@ from adlm.config import DataConfig
 from adlm.data import cache
 from adlm.data.corpus import open_rows
 from adlm.data.dataset import DataSet
+from adlm.data.lengths import Lengths
 from adlm.data.pack import Rows, published
 from adlm.data.sources import find_local, open_source
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.eval import paper
-from adlm.eval.likelihood import Likelihood, describe
+from adlm.eval.likelihood import Likelihood, describe, sign
 from adlm.objectives.base import Objective
 from adlm.progress import console
 from adlm.registry import lookup
@@ -77,6 +78,7 @@ def run(
     packing: Packing,
     hub: bool,
     score: Callable[[Rows], Likelihood],
+    lengths: Lengths,
     seed: int,
     known: dict[str, Any],
     keep: Callable[[dict[str, Any], dict[str, str]], None],
@@ -104,7 +106,7 @@ def run(
         else:
             done[name] = {
                 "split": split,
-                **describe(found, rows, objective, seed),
+                **describe(found, rows, objective, lengths, seed),
                 "data_hash": rows.store.key,
                 "packing": str(packing),
                 "paper": paper.ZERO_SHOT.get(name),
@@ -118,10 +120,9 @@ def table(done: dict[str, Any]) -> str:
     head = ["set", "split", "tokens", "PPL", "paper: AR", "MDLM", "ADLM 524B"]
     lines = [head, ["---"] * len(head)]
     for name, r in done.items():
-        bound = "" if r["exact"] else "≤ "
         error = "" if r["se_ppl"] is None else f" ± {r['se_ppl']:.2f}"
         said = r["paper"] or {}
         theirs = [f"{said[k]:.2f}" if k in said else "" for k in ("AR", "MDLM", "ADLM 524B")]
-        figure = f"{bound}{r['ppl']:.2f}{error}"
+        figure = f"{sign(r)}{r['ppl']:.2f}{error}"
         lines.append([name, r["split"], f"{r['tokens']:,}", figure, *theirs])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

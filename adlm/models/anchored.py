@@ -53,19 +53,28 @@ class LinearBridge(nn.Module):
         self.project = nn.Linear(head.out_features, width)
         nn.init.normal_(self.project.weight, std=head.out_features**-0.5)
         nn.init.zeros_(self.project.bias)
-        self._kept: tuple[tuple[int, ...], Tensor, Tensor] | None = None
+        self._kept: tuple[Tensor, Tensor, Tensor] | None = None  # of what weights, and the fold
 
     def folded(self, head: nn.Linear) -> tuple[Tensor, Tensor]:
         """(P W_o: (D, D), P b + p: (D,)), once per change of the weights when not training."""
-        if torch.is_grad_enabled():  # training: a fused optimiser's step leaves no version behind
+        if torch.is_grad_enabled():  # training: the weights change with every step
             self._kept = None
             return self._fold(head)
-        parts = (self.project.weight, self.project.bias, head.weight, head.bias)
-        key = tuple(n for p in parts for n in (p.data_ptr(), p._version))
-        if self._kept is None or self._kept[0] != key:
-            with torch.autocast(head.weight.device.type, enabled=False):
-                self._kept = (key, *self._fold(head))
+        with torch.autocast(head.weight.device.type, enabled=False):
+            now = self._fingerprint(head)
+            if self._kept is None or not _same(self._kept[0], now):
+                self._kept = (now, *self._fold(head))
         return self._kept[1], self._kept[2]
+
+    def _fingerprint(self, head: nn.Linear) -> Tensor:
+        """(3 V + D,) W_o r, P^T r for a fixed r, and both biases: it changes when a weight does.
+
+        Version counters miss what is written through `.data` or by a fused optimiser. Reading
+        the weights once costs a seventieth of a fold at D 768, V 50258 (19 of 1320 ms, one core).
+        """
+        weight = head.weight
+        r = torch.arange(1, weight.shape[1] + 1, device=weight.device).sin().to(weight.dtype)
+        return torch.cat((weight @ r, r @ self.project.weight, head.bias, self.project.bias))
 
     def _fold(self, head: nn.Linear) -> tuple[Tensor, Tensor]:
         matrix = self.project.weight @ head.weight
@@ -78,6 +87,10 @@ class LinearBridge(nn.Module):
     def literal(self, h: Tensor, head: nn.Linear, embed: nn.Embedding) -> Tensor:
         """The same with the logits written out: (B, L, V) -> (B, L, D)."""
         return self.project(head(h))
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    return a.device == b.device and a.dtype == b.dtype and torch.equal(a, b)
 
 
 class SoftmaxBridge(nn.Module):

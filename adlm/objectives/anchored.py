@@ -42,6 +42,7 @@ class AnchoredObjective:
             )
         self.base = self.base_class(config, vocab)  # type: ignore[call-arg]
         self.estimator = self.base.estimator  # type: ignore[attr-defined]
+        self.bound = self.base.bound  # type: ignore[attr-defined]
         self.config, self.vocab = config.anchor, vocab
 
     @cached_property

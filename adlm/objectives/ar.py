@@ -35,6 +35,7 @@ class Autoregressive(Base):
 
     causal = True
     exact = True
+    bound = True
     estimator = "exact: chain rule, one pass"
 
     def __init__(self, config: Config, vocab: Vocab):

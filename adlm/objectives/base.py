@@ -24,7 +24,8 @@ class Objective(Protocol):
     """One way to score text with a model."""
 
     causal: bool  # which mask the trunk needs
-    exact: bool  # is the score the NLL itself, or an upper bound?
+    exact: bool  # is the score the NLL itself?
+    bound: bool  # or at least an upper bound of it?
     estimator: str  # how the score is computed, in a few words
 
     def noise(self, rows: int, length: int, generator: torch.Generator) -> Noise | None:

@@ -66,7 +66,10 @@ class MaskedDiffusion(Base):
                 f"process.times {process.times} are not uniform, so the loss with process.weight "
                 "bound is no bound: take flat or clamp:MOST"
             )
+        whole = self.steps > 0 or self.eps == 0  # else times below eps are never scored
+        self.bound = whole and process.weight == "bound"
         time = f"{self.steps} steps" if self.steps else "continuous time"
+        time += "" if whole else f" from {self.eps:g} on"
         self.estimator = f"NELBO, {process.masking}" + ("" if exact_k else f", {time}")
 
     def noise(self, rows: int, length: int, generator: torch.Generator) -> Noise:

@@ -89,7 +89,8 @@ def discrete(
     alpha_t, alpha_s = schedule.alpha(i / steps), schedule.alpha((i - 1) / steps)
     masked = (noise.u < 1 - alpha_t[:, None]) & maskable
     sigma = remasking(alpha_t, alpha_s, remask)
-    weight = steps * (alpha_s - (1 - sigma) * alpha_t) / (1 - alpha_t)
+    hidden = (1 - alpha_t).clamp(min=torch.finfo(alpha_t.dtype).tiny)  # 0: nothing is hidden
+    weight = steps * (alpha_s - (1 - sigma) * alpha_t) / hidden
     return Noised(hide(x, masked, mask_id), masked, weight)
 
 

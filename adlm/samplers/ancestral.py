@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from adlm.registry import register
-from adlm.samplers.base import Canvas, Policy
+from adlm.samplers.base import Canvas, Policy, unmasking
 
 
 @register("sampler", "ancestral")
@@ -20,4 +20,4 @@ class Ancestral(Policy):
 
     def step(self, canvas: Canvas, t: float, s: float) -> None:
         alpha_t, alpha_s = self.alphas(t, s)
-        canvas.fill(canvas.open & (canvas.chance < (alpha_s - alpha_t) / (1 - alpha_t)))
+        canvas.fill(canvas.open & (canvas.chance < unmasking(alpha_t, alpha_s)))

@@ -196,6 +196,22 @@ def find_policy(name: str) -> type[Policy]:
     return kind
 
 
+def unmasking(alpha_t: float, alpha_s: float, sigma: float = 0.0) -> float:
+    """Probability with which a masked position is written from t to s, at most 1,
+
+        (alpha_s - (1 - sigma) alpha_t) / (1 - alpha_t).
+
+    Where alpha_t is 1 to the last bit no position should be masked, so all that are get written.
+
+    Example:
+        >>> unmasking(0.5, 0.75), unmasking(1.0, 1.0)
+        (0.5, 1.0)
+    """
+    if alpha_t >= 1:
+        return 1.0
+    return min(1.0, (alpha_s - (1 - sigma) * alpha_t) / (1 - alpha_t))
+
+
 def make_policy(name: str, schedule: Schedule, options: dict[str, Any] | None = None) -> Policy:
     """The named policy with its options; an option that it does not have is one sentence."""
     kind = find_policy(name)

@@ -73,6 +73,11 @@ class Samples:
     sampler: str
     seed: int
 
+    @property
+    def ids(self) -> list[list[int]]:
+        """The tokens of each text, up to its end: what is judged and written to files."""
+        return [row[:end].tolist() for row, end in zip(self.tokens, self.ends, strict=True)]
+
     def cost(self) -> str:
         """One line on time and network passes."""
         count = self.tokens.size

@@ -24,7 +24,7 @@ import torch
 
 from adlm.config import check
 from adlm.registry import register
-from adlm.samplers.base import Canvas, Policy
+from adlm.samplers.base import Canvas, Policy, unmasking
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Move:
 
     def unmask(self, sigma: float) -> float:
         """Probability with which a masked position gets a token."""
-        return min(1.0, (self.alpha_s - (1 - sigma) * self.alpha_t) / (1 - self.alpha_t))
+        return unmasking(self.alpha_t, self.alpha_s, sigma)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+ASSUMPTIONS = (
+    "a masked position is unmasked with probability 0.5, which is (alpha_s - alpha_t) / "
+    "(1 - alpha_t) for alpha = 1 - t",
+    "the anchor operator always writes the more frequent value (majority rule), so it is not a "
+    "calibrated posterior: the larger figure is not a better likelihood",
+)
 DATA = {(1, 0, 0): 0.9, (0, 1, 1): 0.1}
 
 

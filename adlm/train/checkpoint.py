@@ -1,6 +1,7 @@
 """One checkpoint format: a folder of safetensors, JSON and tokenizer.json; no pickle.
 
     config.json  tokenizer.json  vocab.json  model.safetensors      what evaluation needs
+    lengths.json                                                    how long training rows are
     train.safetensors  state.json                                   what resuming needs besides
     manifest.json                                                   size and sha256 of each file
 
@@ -18,11 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from adlm.config import Config, from_dict, to_dict
+from adlm.data.lengths import Lengths
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.system import sync
@@ -48,6 +51,20 @@ class Checkpoint:
     def weights(self) -> dict[str, Tensor]:
         return _tensors(self.path / "model.safetensors")
 
+    def lengths(self) -> Lengths:
+        """How long the training's rows are; older checkpoints do not say it."""
+        path, most = self.path / "lengths.json", self.config.data.length
+        if not path.is_file():
+            return Lengths.unknown(most)
+        try:
+            counts = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            counts = None
+        good = isinstance(counts, list) and len(counts) == most
+        if not (good and all(type(c) is int and 0 <= c < 2**53 for c in counts)):
+            raise UserError(f"{path} must be a list of {most} counts, one for each length of a row")
+        return Lengths(np.array(counts, dtype=np.int64))
+
     def training(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and numbers that resuming needs."""
         if not (self.path / "train.safetensors").is_file():
@@ -65,6 +82,7 @@ def save(
     training: dict[str, Tensor],
     state: dict[str, Any],
     keep: int,
+    lengths: Lengths | None = None,
 ) -> Path:
     """Write checkpoints/step-N of a run and drop all but the `keep` newest."""
     home = run / "checkpoints"
@@ -76,6 +94,9 @@ def save(
         work.mkdir(parents=True)
         (work / "config.json").write_text(json.dumps(to_dict(config), indent=2), encoding="utf-8")
         vocab.save(work)
+        if lengths is not None:
+            counts = json.dumps(lengths.counts.tolist())
+            (work / "lengths.json").write_text(counts, encoding="utf-8")
         save_file(_plain(weights), work / "model.safetensors")
         save_file(_plain(training), work / "train.safetensors")
         (work / "state.json").write_text(json.dumps(state), encoding="utf-8")

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from adlm import device as devices
 from adlm.config import Config
 from adlm.data.corpus import open_rows, open_vocab
+from adlm.data.lengths import Lengths
 from adlm.data.loader import Order, share
 from adlm.data.vocab import Vocab
 from adlm.errors import RunStopped, UserError
@@ -216,7 +217,7 @@ class Trainer:
                     "tokens": self.tokens,
                     "valid_nll": found.nll,
                     "valid_ppl": found.ppl,
-                    "valid_se": found.se,
+                    **({} if math.isnan(found.se) else {"valid_se": found.se}),  # over documents
                 }
             )
         self.world.wait()
@@ -237,9 +238,17 @@ class Trainer:
                 "precision": self.precision,
                 "recent": [vars(step) for step in self.recent],
             }
-            keep = self.config.train.keep
+            lengths = Lengths.of(self.rows.store, self.config.data.length)
             checkpoint.save(
-                self.run, self.step, self.config, self.vocab, averaged, training, state, keep
+                self.run,
+                self.step,
+                self.config,
+                self.vocab,
+                averaged,
+                training,
+                state,
+                self.config.train.keep,
+                lengths,
             )
         self.world.wait()
 

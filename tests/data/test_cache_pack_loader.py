@@ -16,6 +16,7 @@ from adlm.config import DataConfig
 from adlm.data import cache
 from adlm.data.cache import TokenStore
 from adlm.data.corpus import open_rows, open_vocab
+from adlm.data.lengths import Lengths
 from adlm.data.loader import Order, share
 from adlm.data.pack import pack
 from adlm.data.sources import open_source
@@ -116,6 +117,14 @@ def test_packing_keeps_every_token_once_and_in_order(lengths, length, packing):
     if packing == "document":
         firsts = set(rows.start.tolist())
         assert {0, *ends[:-1].tolist()} <= firsts
+    place, size = rows.pieces(np.arange(len(rows)))
+    counted = [np.bincount(s[s >= 0]) for s in batch.segment.numpy()]
+    assert size.tolist() == np.concatenate(counted).tolist()
+    assert np.bincount(place).tolist() == [len(c) for c in counted]
+    assert rows.document.tolist() == [int((ends <= s).sum()) for s in rows.start]
+    if packing == "document":
+        counts = Lengths.of(rows.store, length).counts
+        assert counts.tolist() == np.bincount(rows.count, minlength=length + 1)[1:].tolist()
     for x, segment in zip(batch.x, batch.segment, strict=True):
         inside = segment[segment >= 0]
         assert (inside.diff() >= 0).all()

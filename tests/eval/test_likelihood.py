@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from dataclasses import replace
@@ -12,10 +13,14 @@ import torch
 
 import adlm
 from adlm.commands.likelihood import DataChoice, start
-from adlm.config import DataConfig
+from adlm.config import DataConfig, OptimConfig
+from adlm.data.cache import TokenStore
 from adlm.data.corpus import open_rows
+from adlm.data.lengths import Lengths
+from adlm.data.pack import pack
+from adlm.data.vocab import byte_vocab
 from adlm.errors import UserError
-from adlm.eval.likelihood import Likelihood, evaluator, row_noise, score, spread
+from adlm.eval.likelihood import Likelihood, evaluator, length_nats, row_noise, score, spread
 from adlm.models.hub import load_model
 from adlm.train import checkpoint
 from adlm.train.run import train
@@ -74,17 +79,75 @@ def test_estimates_of_different_seeds_agree_within_their_errors(runs):
     ]
     values = np.array([f.nll for f in found])
     claimed = np.mean([f.se_monte_carlo for f in found])
-    assert 0.3 < values.std(ddof=1) / claimed < 1.2  # strata only make the truth smaller
+    assert 0.5 < values.std(ddof=1) / claimed < 1.6  # eight values
+
+
+@pytest.mark.parametrize("draws", [2, 4, 5, 16])
+def test_the_error_of_the_draws_is_that_of_stratified_draws(draws):
+    """A loss that rises over time by far more than it varies, and varies most at the start."""
+    generator = np.random.default_rng(0)
+    tokens = generator.integers(20, 60, 200)
+    level, slope = generator.normal(3, 0.5, 200), generator.normal(4, 0.2, 200)  # of each row
+
+    def scored() -> Likelihood:
+        t = (np.arange(draws) + generator.random((200, draws))) / draws
+        noise = generator.normal(0, 0.2, (200, draws)) * (1 + 4 * (t < 1 / draws))
+        rate = level[:, None] + slope[:, None] * t + noise
+        return Likelihood(rate * tokens[:, None], tokens, np.arange(200), np.arange(200))
+
+    found = [scored() for _ in range(400)]
+    spread_of_seeds = np.std([f.nll for f in found], ddof=1)
+    claimed = np.mean([f.se_monte_carlo for f in found])
+    assert math.isclose(claimed, spread_of_seeds, rel_tol=0.12)
+    independent = np.sqrt((found[0].nats.var(axis=1, ddof=1) / draws).sum()) / tokens.sum()
+    assert independent > 1.3 * claimed
+
+
+def test_the_error_of_the_draws_meets_the_spread_over_seeds(runs):
+    """On a trained network, with its real curve over time; at most a tenth too large."""
+    saved = checkpoint.load(runs / "mdlm")
+    rows = open_rows(saved.config.data, "test", saved.vocab)
+    how, model = evaluator(saved.config, saved.vocab), load_model(saved)
+    index = np.arange(min(12, len(rows)))
+    found = [score(model, how, rows, index, draws=4, seed=s, quiet=True) for s in range(60)]
+    every = np.stack([f.nats for f in found])  # (seeds, R, M): a row's draws are independent
+    truth = math.sqrt(every.var(axis=0, ddof=1).sum()) / 4 / found[0].tokens.sum()
+    claimed = math.sqrt(np.mean([f.se_monte_carlo**2 for f in found]))
+    assert 0.9 < claimed / truth < 1.15
 
 
 def test_the_standard_error_is_that_of_a_ratio():
     generator = np.random.default_rng(0)
     tokens = generator.integers(5, 30, 400)
     nats = (tokens * generator.normal(3, 0.5, 400))[:, None]
-    found = Likelihood(nats, tokens)
+    found = Likelihood(nats, tokens, np.arange(400), np.arange(400))
     picks = generator.integers(0, 400, (2000, 400))
     bootstrap = (nats[picks, 0].sum(1) / tokens[picks].sum(1)).std()
     assert math.isclose(found.se, bootstrap, rel_tol=0.1)
+
+
+def test_the_standard_error_is_over_documents():
+    """Corpora of 40 documents whose rows are alike: rows as such seem surer than they are."""
+    generator = np.random.default_rng(0)
+
+    def corpus() -> Likelihood:
+        rows = generator.integers(3, 40, 40)
+        document = np.repeat(np.arange(40), rows)
+        effect = generator.normal(3, 0.5, 40)[document]
+        tokens = generator.integers(20, 60, len(document))
+        nats = tokens * (effect + generator.normal(0, 0.3, len(document)))
+        return Likelihood(nats[:, None], tokens, document, np.arange(len(document)))
+
+    found = [corpus() for _ in range(300)]
+    truth = np.std([f.nll for f in found], ddof=1)
+    clustered = np.mean([f.se for f in found])
+    apart = np.mean([replace(f, document=f.index).se for f in found])
+    assert math.isclose(clustered, truth, rel_tol=0.12)
+    assert apart < truth / 3
+    assert found[0].documents == 40
+    assert math.isnan(replace(found[0], document=found[0].index * 0).se), (
+        "one document has no error"
+    )
 
 
 def test_row_noise_depends_on_row_and_seed_alone():
@@ -109,7 +172,8 @@ def test_the_result_file_says_everything(runs, objective, tmp_path, capsys):
     assert result["draws"] == (1 if objective == "ar" else 2)
     bits = result["nll_per_token"] * result["tokens"] / result["bytes"] / math.log(2)
     assert math.isclose(bits, result["bits_per_byte"])
-    assert ("<=" in capsys.readouterr().out) == (objective == "mdlm")
+    assert (result["se_over"], result["given"], result["with_length"]) == ("documents", None, None)
+    assert ("≤" in capsys.readouterr().out) == (objective == "mdlm")
 
 
 def test_the_python_interface_scores_texts(runs):
@@ -121,6 +185,97 @@ def test_the_python_interface_scores_texts(runs):
     assert np.allclose(model.nll(texts[:1]), nats[:1], rtol=1e-5)
     with pytest.raises(UserError, match="at least one character"):
         model.nll(["fine", " "])
+
+
+@pytest.fixture(scope="module")
+def sevens(tmp_path_factory):
+    """AR and MDLM of texts a, aa, ... of seven equally likely lengths."""
+    home = tmp_path_factory.mktemp("sevens")
+    corpus = home / "corpus.jsonl"
+    corpus.write_text("".join(f'{{"text": "{"a" * (1 + i % 7)}"}}\n' for i in range(1400)))
+    for objective in ("ar", "mdlm"):
+        config = make_config(corpus, objective, steps=200, batch=32)
+        optim = OptimConfig(name="adamw", lr=1e-2, warmup=5)
+        data = replace(config.data, length=10, packing="document")
+        train(replace(config, data=data, optim=optim), home / objective)
+    return home
+
+
+def test_a_bound_with_lengths_coded_is_one_of_a_distribution_over_texts(sevens):
+    """The sum over texts of exp(-nll) is at most 1; given the length it is 1 for each length."""
+    texts = ["a" * n for n in range(1, 10)]
+    model, ar = adlm.load(sevens / "mdlm"), adlm.load(sevens / "ar")
+    given = np.exp(-model.nll(texts, draws=32, length="given"))
+    coded = np.exp(-model.nll(texts, draws=32))
+    assert 6 < given.sum() < 9 + 1e-6
+    assert 0.85 < coded.sum() <= 1 + 1e-6
+    assert 0.85 < np.exp(-ar.nll(texts)).sum() <= 1 + 1e-6
+    assert np.allclose(ar.nll(texts), ar.nll(texts, length="given"))
+    difference = model.nll(texts[:7], draws=32) - ar.nll(texts[:7])
+    assert abs(difference).max() < 0.5, "AR and diffusion can be compared"
+    with pytest.raises(UserError, match="length must be coded or given, found 'known'"):
+        model.nll(texts, length="known")
+
+
+def test_document_rows_say_that_the_length_is_given(sevens, tmp_path, capsys):
+    found = {}
+    for objective in ("ar", "mdlm"):
+        out = tmp_path / f"{objective}.json"
+        start(str(sevens / objective), out=str(out), device="cpu", draws=8)
+        found[objective] = json.loads(out.read_text())
+    assert "with the lengths coded: PPL ≤" in capsys.readouterr().out
+    ours, ar = found["mdlm"], found["ar"]
+    assert (ours["given"], ar["given"], ar["with_length"]) == ("length", None, None)
+    assert "given the lengths of documents" in ours["quantity"]
+    coded = ours["with_length"]
+    assert ours["nll_per_token"] < 0.1 < ar["nll_per_token"]
+    assert math.isclose(coded["nll_per_token"], ar["nll_per_token"], rel_tol=0.15)
+    assert "training rows" in coded["code"]
+
+
+def test_a_checkpoint_without_counts_takes_lengths_as_equally_likely(sevens, tmp_path, monkeypatch):
+    texts = ["aaa", "a"]
+    known = adlm.load(sevens / "mdlm")
+    monkeypatch.setattr(checkpoint.Checkpoint, "lengths", lambda saved: Lengths.unknown(10))
+    unknown = adlm.load(sevens / "mdlm")
+    cost = unknown.nll(texts) - unknown.nll(texts, length="given")
+    assert np.allclose(cost, math.log(10))
+    assert (known.nll(texts) < unknown.nll(texts)).all()
+
+
+@pytest.mark.parametrize("packing", ["wrap", "document"])
+@pytest.mark.parametrize("attend", ["row", "document"])
+def test_coded_lengths_are_a_code_of_the_rows_that_show_them(packing, attend):
+    """Over every way in which documents may lie in a row, exp(-cost) sums to at most 1."""
+    vocab, length = byte_vocab(), 5
+    lengths = Lengths(np.array([3, 1, 0, 2, 9]))
+    total = 0.0
+    ways = itertools.product((False, True), repeat=length - 1)  # is there an end after token i?
+    for way in ways:
+        ends = np.append(np.flatnonzero(way) + 1, length)
+        store = TokenStore(np.zeros(length, dtype=np.int64), ends, 0, "")
+        rows = pack(store, vocab, length, packing, attend)
+        assert rows.shows_ends == (packing == "document" or attend == "document")
+        cost = length_nats(rows, np.arange(len(rows)), lengths)
+        total += math.exp(-cost.sum())
+    assert 0.3 < total <= 1
+
+
+def test_a_training_that_leaves_times_out_gives_no_bound(runs, tmp_path, capsys):
+    """process.eps 0.3: the figure is not called a bound, and may be below the NLL."""
+    config = make_config(runs / "corpus.txt", steps=2)
+    process = replace(config.process, masking="bernoulli", eps=0.3)
+    train(replace(config, process=process), tmp_path / "run")
+    for estimator in ("recipe", "auto"):
+        out = tmp_path / f"{estimator}.json"
+        start(str(tmp_path / "run"), out=str(out), estimator=estimator, device="cpu", limit=4)
+        result, shown = json.loads(out.read_text()), capsys.readouterr().out
+        is_bound = estimator == "auto"
+        assert result["bound"] == is_bound
+        assert ("upper bound" in result["quantity"]) == is_bound
+        assert ("no bound" in result["quantity"]) != is_bound
+        assert ("PPL ≤" in shown) == is_bound
+        assert ("from 0.3 on" in result["estimator"]) != is_bound
 
 
 def test_settings_that_do_not_fit_the_checkpoint(runs):

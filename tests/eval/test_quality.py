@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -65,12 +66,43 @@ def test_the_whole_command(judge, text_file, tmp_path, capsys):
     ours, real = result["rows"]["samples"], result["rows"]["real texts"]
     assert ours["texts"] == 20
     assert real["texts"] == 40
+    assert ours["distinct_texts"] == real["distinct_texts"] == 20
     assert 0 < ours["entropy"]["mean"] <= math.log(16)
     assert ours["generative_ppl"] > 1
     assert len(ours["mauve"]["values"]) == 2
     shown = capsys.readouterr().out
     assert "20 texts are few: MAUVE wants 1000 or more" in shown
     assert "entropy in nats" in shown
+
+
+def test_the_same_samples_have_the_same_figures_from_a_run_and_from_its_file(tmp_path):
+    """Tokens after the end of a document are neither written to the file nor counted."""
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("\n".join(['{"text": "ab cd"}', '{"text": "dc"}'] * 300))
+    config = make_config(corpus, steps=40)
+    train(replace(config, data=replace(config.data, packing="document")), tmp_path / "run")
+    how = ["-n", "20", "--steps", "6", "--seed", "3"]
+    file = tmp_path / "s.jsonl"
+    assert main(["sample", str(tmp_path / "run"), *how, "--json", str(file)]) == 0
+    lengths = [len(json.loads(line)["tokens"]) for line in file.read_text().splitlines()]
+    assert min(lengths) < 16, "some texts end early"
+    found = []
+    for place in (tmp_path / "run", file):
+        out = tmp_path / "q.json"
+        words = ["eval", "samples", str(place), *how, "--judge", "none", "--out", str(out)]
+        assert main(words) == 0
+        found.append(json.loads(out.read_text())["rows"]["samples"])
+    assert found[0] == found[1]
+    assert found[0]["tokens"] == sum(lengths)
+
+
+def test_distinct_n_grams_are_of_as_many_texts():
+    """Real texts that say the same: over twice as many of them half as many n-grams are new."""
+    alike = samples.Texts([""] * 16, [[1, 2, 3, 4]] * 16, {})
+    assert samples.plain(alike, 8)["distinct"]["2"] == 3 / 24
+    assert samples.plain(alike)["distinct"]["2"] == 3 / 48
+    assert samples.plain(alike, 8)["texts"] == 16
+    assert samples.plain(alike, 8)["distinct_texts"] == 8
 
 
 def test_samples_from_a_file_are_judged_too(judge, tmp_path):

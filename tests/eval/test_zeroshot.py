@@ -91,6 +91,9 @@ def test_the_published_packing_depends_on_its_workers():
     parts = [tokens[: lengths[:MAP_BATCH].sum()]]
     whole = parts[0][: len(parts[0]) // 14 * 14]
     assert (batch[: len(whole) // 14, 1:-1].ravel() == whole).all()
+    begins = np.concatenate(([0], np.cumsum(lengths)))
+    known = np.searchsorted(begins, 14 * np.arange(len(whole) // 14), side="right") - 1
+    assert (one.document[: len(known)] == known).all(), "a row's document, for its standard error"
     dropped = [len(tokens) - 14 * len(published(store, vocab, 16, w)) for w in (1, 8)]
     assert 0 < dropped[0] < dropped[1]
 

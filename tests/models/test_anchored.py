@@ -65,6 +65,26 @@ def test_the_fold_is_kept_for_inference_and_follows_the_weights():
         assert torch.allclose(changed, net.states(x, literal=True).denoiser, rtol=1e-9)
 
 
+@pytest.mark.parametrize(
+    "name", ["anchor_head.weight", "anchor_head.bias", "bridge.project.weight"]
+)
+def test_the_kept_fold_sees_weights_written_past_autograd(name):
+    """`.data` leaves no version behind; one changed number, or two exchanged rows, are seen."""
+    net, x = model("linear"), tokens()
+    weight = net.get_parameter(name)
+    with torch.no_grad():
+        for change in (
+            lambda data: data.mul_(1.5),
+            lambda data: data.view(-1)[5].add_(1e-3),
+            lambda data: data.copy_(data.flip(0)),
+        ):
+            net.hidden(x)
+            change(weight.data)
+            assert torch.allclose(net.hidden(x), net.states(x, literal=True).denoiser, rtol=1e-9)
+        net.float()
+        assert torch.allclose(net.hidden(x), net.states(x, literal=True).denoiser, atol=1e-3)
+
+
 def test_the_kept_fold_never_outlives_a_step_of_the_optimiser():
     """A fused AdamW changes weights in place without a new version number."""
     net, x = model("linear").float(), tokens()

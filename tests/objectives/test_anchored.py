@@ -183,10 +183,13 @@ def test_gamma_and_sigma_of_zero_give_the_mdlm_bound_exactly(steps):
 
 @pytest.mark.parametrize("seed", range(100))
 def test_the_bound_of_theorem_4_1_holds(seed):
-    """-log p + gamma L_Anchor <= ANELBO, on random small networks with and without remasking."""
+    """-log p + gamma L_Anchor <= ANELBO, on random small networks with and without remasking.
+
+    L_Anchor is the ANELBO's anchor term, so the statement is -log p <= NELBO.
+    """
     dice = torch.Generator().manual_seed(seed)
     length, steps = 2 + seed % 2, 2 + seed // 2 % 3
-    sigma, gamma = (0.0, 0.1, 0.3)[seed // 6 % 3], 0.5
+    sigma = (0.0, 0.1, 0.3)[seed // 6 % 3]
     x = torch.randint(0, 2, (length,), generator=dice)
     x[0], x[1] = 1, 0  # two tokens at least: in two or three places one of them stands alone
     net = network(seed)
@@ -197,8 +200,7 @@ def test_the_bound_of_theorem_4_1_holds(seed):
         exact = likelihood(net, x, steps, sigma)
         regulariser = anchor_kl(net, x, anchors, steps, sigma)
     assert math.isclose(regulariser, anchor_loss, rel_tol=1e-9, abs_tol=1e-12)
-    anelbo = nelbo + gamma * anchor_loss
-    assert exact + gamma * regulariser <= anelbo + 1e-9
+    assert exact <= nelbo + 1e-9
 
 
 @pytest.mark.parametrize("objective", ["adlm", "a2r"])

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adlm.errors import UserError
-from adlm.process.mask import bernoulli, exact_k
+from adlm.process.mask import bernoulli, discrete, exact_k
 from adlm.process.schedule import make_schedule
 from adlm.process.times import make_times
 from adlm.process.weight import make_weight
@@ -107,6 +107,16 @@ def test_protected_positions_are_never_hidden(rows, length, seed, rule):
         n = maskable.sum(dim=1)
         k = noised.masked.sum(dim=1)
         assert torch.equal(k, torch.ceil(t * n).long().clamp(min=1).minimum(n))
+
+
+@pytest.mark.parametrize("remask", [0.0, 0.3])
+def test_discrete_weights_are_finite_where_a_schedule_is_flat_to_the_last_bit(remask):
+    rows = 64
+    noise = Noise(torch.arange(1, rows + 1) / rows, torch.rand(rows, 5))
+    x = torch.zeros(rows, 5, dtype=torch.long)
+    noised = discrete(x, x == 0, noise, 9, make_schedule("polynomial:10"), rows, remask)
+    assert noised.weight.isfinite().all()
+    assert not noised.masked[0].any()
 
 
 def test_exact_k_is_uniform_over_k_and_over_subsets():

@@ -263,3 +263,29 @@ def test_bad_lines_of_the_equation_form(tmp_path, text, sentence):
     path.write_text(text)
     with pytest.raises(UserError, match=sentence):
         read_file(make_task("gsm8k"), path)
+
+
+@pytest.mark.parametrize(
+    ("written", "answer", "right"),
+    [
+        ("12", "12", True),
+        ("1 2", "12", False),
+        ("1\n\n2", "12", False),
+        ("1,2", "12", False),
+        ("1$2", "12", False),
+        ("$ 1 , 200 .", "1200", True),
+        ("- 5", "-5", True),
+        ("-$5", "-5", True),
+        ("--5", "-5", False),
+        ("50 %", "50", True),
+    ],
+)
+def test_digits_apart_are_no_number(written, answer, right):
+    assert make_task("gsm8k").same(written, answer) == right
+
+
+def test_an_equation_with_digits_apart_is_not_sound():
+    task = make_task("gsm8k")
+    assert task.sound("", "< < 10 + 2 = 12 > >", "12")
+    assert not task.sound("", "<<10+2=1 2>>", "12")
+    assert not task.sound("", "<<1 0+2=12>>", "12")

@@ -15,7 +15,7 @@ from adlm.config import ModelConfig
 from adlm.models.anchored import Anchored
 from adlm.objectives.subs import zero_masking
 from adlm.process.schedule import make_schedule
-from adlm.registry import lookup
+from adlm.registry import lookup, names
 from adlm.samplers import base
 from adlm.samplers.base import Canvas, make_policy, run
 from adlm.samplers.categorical import Draw
@@ -43,6 +43,14 @@ def test_ancestral_sampling_is_the_exact_reverse_process(steps):
     run(made, lookup("sampler", "ancestral")(make_schedule("log-linear")), steps)
     exact = {x: p for x, p in distribution(table, steps).items() if MASK not in x}
     assert chi_square(made.z, exact) < LIMITS[7]
+
+
+@pytest.mark.parametrize("name", [n for n in names("sampler") if "anchor" not in n])
+def test_a_schedule_that_is_flat_to_the_last_bit_ends_without_masks(name):
+    """polynomial:10 has alpha = 1 at t = 1/64, in double precision too."""
+    made = canvas(Network(Table.random(3, seed=1)), 50, 3)
+    run(made, make_policy(name, make_schedule("polynomial:10")), 64)
+    assert not (made.z == MASK).any()
 
 
 def test_first_hitting_is_the_process_in_random_order_and_the_limit_of_ancestral():

@@ -42,15 +42,27 @@ def test_one_step_is_the_independent_product():
 
 def test_a_single_step_makes_the_bound_tight_and_more_steps_do_not():
     table, x = Table.random(3, 1), (1, 0, 0)
-    one = bound(table, x, {0}, 1, 0.0, 0.5)
+    one = bound(table, x, {0}, 1, 0.0)
     assert math.isclose(one.nll, one.nelbo)
-    more = bound(table, x, {0}, 4, 0.0, 0.5)
+    more = bound(table, x, {0}, 4, 0.0)
     assert more.nelbo > more.nll + 1e-3
 
 
 @pytest.mark.parametrize("sigma", [0.0, 0.3])
+def test_the_nelbo_is_above_the_nll_and_has_no_anchors_in_it(sigma):
+    """What is left of Theorem 4.1: other anchors, or another anchor network, change nothing."""
+    table, x = Table.random(3, 5), (1, 0, 0)
+    found = bound(table, x, {0}, 4, sigma)
+    assert found.slack > 1e-3
+    assert found.slack == bound(table, x, {0, 1, 2}, 4, sigma).slack
+    other = bound(Table(table.log_x, table.log_y - 1, 3), x, {0}, 4, sigma)
+    assert other.slack == found.slack
+    assert other.anchor > found.anchor
+
+
+@pytest.mark.parametrize("sigma", [0.0, 0.3])
 def test_the_anchor_term_is_the_divergence_of_its_definition(sigma):
-    found = bound(Table.random(3, 2), (1, 0, 0), {0, 2}, 3, sigma, 0.5)
+    found = bound(Table.random(3, 2), (1, 0, 0), {0, 2}, 3, sigma)
     assert found.anchor > 0.1
     assert math.isclose(found.anchor, found.divergence, rel_tol=1e-12)
 
@@ -107,8 +119,12 @@ def test_the_command_writes_tables_and_plots(tmp_path, capsys):
     start(str(tmp_path))
     shown = capsys.readouterr().out
     assert "0.1125" in shown
-    assert "holds in 100 of 100" in shown
+    assert "unmasked with probability 0.5" in shown
+    assert "majority rule" in shown
+    assert "-log p <= NELBO holds in 100 of 100" in shown
     result = json.loads((tmp_path / "theory.json").read_text())
     assert result["em"]["rises"] == 0
+    assert 0 <= result["bound"]["smallest_slack"] < 0.1
+    assert result["bound"]["anchor_terms_differ_by"] < 1e-12
     assert (tmp_path / "complexity.png").stat().st_size > 10_000
     assert (tmp_path / "em.png").stat().st_size > 5_000

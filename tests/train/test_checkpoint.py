@@ -7,6 +7,8 @@ import shutil
 
 import pytest
 
+from adlm.data.corpus import open_rows
+from adlm.data.lengths import Lengths
 from adlm.data.vocab import byte_vocab
 from adlm.errors import UserError
 from adlm.models.hub import load_model
@@ -121,3 +123,18 @@ def test_only_the_newest_are_kept(text_file, tmp_path):
         "step-00000006",
         "step-00000008",
     ]
+
+
+def test_the_lengths_of_training_rows_are_kept(saved):
+    found = checkpoint.load(saved).lengths()
+    rows = open_rows(checkpoint.load(saved).config.data, "train", byte_vocab())
+    assert found.counts.tolist() == Lengths.of(rows.store, 16).counts.tolist()
+    assert found.counts.sum() > 0
+
+
+@pytest.mark.parametrize("bad", ["[1, 2]", "{}", "[" + "-1," * 15 + "1]", "x"])
+def test_counts_that_are_none_are_one_sentence(saved, bad):
+    (saved / "lengths.json").write_text(bad)
+    forge(saved)
+    with pytest.raises(UserError, match="must be a list of 16 counts"):
+        checkpoint.load(saved).lengths()

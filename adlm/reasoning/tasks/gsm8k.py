@@ -12,6 +12,7 @@ from adlm.reasoning.tasks.base import Task
 from adlm.registry import register
 
 NUMBER = r"\d*\.?\d+"
+WHOLE = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?"  # with thousands' commas
 
 
 @register("task", "gsm8k")
@@ -60,19 +61,31 @@ def equations(text: str) -> list[tuple[str, str]]:
         >>> equations("<<1.5*2=3>> < < 3 + 4 = 7 > >")
         [('1.5*2', '3'), ('3+4', '7')]
     """
-    found = re.findall(r"<<([^<>]*)=([^<>=]*)>>", re.sub(r"\s", "", text))
+    found = re.findall(r"<<([^<>]*)=([^<>=]*)>>", tight(text))
     return [(left, right) for left, right in found]
+
+
+def tight(text: str) -> str:
+    """The text without spaces, except between two digits: "1 2" is two numbers, not 12.
+
+    Example:
+        >>> tight(" 1 , 200 + 1  2 ")
+        '1,200+1 2'
+    """
+    return re.sub(r"(?<!\d) | (?!\d)", "", " ".join(text.split()))
 
 
 def number(text: str) -> float | None:
     """The number that a text is, without thousands' commas and currency.
 
     Example:
-        >>> number(" $1,200 "), number("3 / 4"), number("many")
-        (1200.0, None, None)
+        >>> number(" $1,200 "), number("1 2"), number("1,2"), number("many")
+        (1200.0, None, None, None)
     """
-    plain = re.sub(r"[\s,$%]", "", text).rstrip(".")
-    return float(plain) if re.fullmatch(rf"-?{NUMBER}|-?\d+", plain) else None
+    found = re.fullmatch(rf"(-?)\$?(-?)({NUMBER}|{WHOLE})%?\.?", tight(text))
+    if not found or (found[1] and found[2]):
+        return None
+    return float("".join(found.groups()).replace(",", ""))
 
 
 def holds(equation: tuple[str, str]) -> bool:
@@ -96,7 +109,8 @@ def evaluate(text: str) -> float | None:
         >>> evaluate("(16-3-4)*2"), evaluate("50%*1,200"), evaluate("1/0")
         (18.0, 600.0, None)
     """
-    plain = re.sub(rf"({NUMBER})%", r"(\1/100)", text.replace(",", ""))
+    plain = re.sub(WHOLE, lambda found: found[0].replace(",", ""), text)
+    plain = re.sub(rf"({NUMBER})%", r"(\1/100)", plain)
     tokens = re.findall(rf"{NUMBER}|[-+*/()]", plain)
     if "".join(tokens) != plain:
         return None
