@@ -55,8 +55,8 @@ def summary(rows: dict[str, Any], result: dict[str, Any]) -> Section:
             "that prediction alone (A2R, ADLM). laptop-deep is no anchored model: a second loss on "
             "the first block of an MDLM, for a quarter of the training.",
             f"Test split, {first['tokens']:,} tokens; ± is one standard error over {over(first)}. "
-            "A diffusion model's perplexity is an upper bound (≤). One seed each: small differences mean "
-            "nothing; `adlm study anchoring` compares over seeds. "
+            "A diffusion model's perplexity is an upper bound (≤). One seed each: small "
+            "differences mean nothing; `adlm study anchoring` compares over seeds. "
             f"{about['cpu']}, {about['cores']} cores, torch {about['torch']}, "
             f"{result['precision']}.",
         ],
