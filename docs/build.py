@@ -16,6 +16,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import texts
+
 from adlm.cli import COMMANDS, arguments_of, load, options_of, parser_of, short_forms
 from adlm.eval.page import to_markdown
 from adlm.eval.report import of_file, over
@@ -199,8 +201,8 @@ def page() -> str:
             assert result is not None
             parts += [f"## {name}", (RESULTS / f"{name}.md").read_text(encoding="utf-8").strip()]
             parts += [f"![{name}](../results/{name}.png)", f"{machine(result)}."]
-            if (RESULTS / f"{name}.txt").is_file():
-                parts.append((RESULTS / f"{name}.txt").read_text(encoding="utf-8").strip())
+            if said := texts.read(name):
+                parts.append(said)
     for path in sorted(RESULTS.glob("eval-*.json")):
         parts.append(to_markdown([of_file(path)], "").split("\n", 2)[2].strip())
     return "\n\n".join(parts) + "\n"

@@ -17,3 +17,14 @@ TEST = {
     "lm1b": {"AR": 21.55, "MDLM": 25.49, "ADLM": 24.46},
     "openwebtext": {"AR": 17.26, "MDLM": 22.98, "ADLM": 20.14},
 }
+# share of right answers of GPT-2, by Coconut's table and the paper's
+REASONING = {
+    "prosqa": {
+        "CoT": 0.775,
+        "No-CoT": 0.767,
+        "iCoT": 0.982,
+        "Pause": 0.759,
+        "Coconut": 0.970,
+        "ACoT": 0.973,
+    },
+}

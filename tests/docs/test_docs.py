@@ -27,6 +27,7 @@ from adlm.recipes import recipe
 from adlm.studies.anchoring import EARLY, LONGER
 from adlm.train.run import train
 from tests.conftest import make_config, small_corpus
+from tests.docs.test_texts import texts
 
 ROOT = Path(__file__).parents[2]
 # the README's commands with everything that costs minutes made small
@@ -107,8 +108,8 @@ def test_every_command_of_the_readme_runs(tmp_path, monkeypatch, capsys, text_fi
 def test_what_is_said_of_anchoring_is_what_was_measured():
     rows = json.loads((ROOT / "results" / "study-anchoring.json").read_text())["rows"]
     said = [
-        (ROOT / name).read_text().replace("\n", " ")
-        for name in ("README.md", "results/study-anchoring.txt")
+        text.replace("\n", " ")
+        for text in ((ROOT / "README.md").read_text(), texts.read("study-anchoring"))
     ]
     for row in rows:
         figure = f"{row['test_ppl_mean']:.2f}"
@@ -126,7 +127,7 @@ def test_what_is_said_of_twice_the_tokens_is_what_was_measured():
         leads += [
             f"{100 * (1 - ppl[EARLY] / ppl[other]):.1f} %" for other in ("MDLM", LONGER[EARLY])
         ]
-    long = (ROOT / "results" / "study-anchoring-long.txt").read_text().replace("\n", " ")
+    long = texts.read("study-anchoring-long").replace("\n", " ")
     readme = (ROOT / "README.md").read_text().replace("\n", " ")
     for lead in leads:
         assert lead in long

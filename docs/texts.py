@@ -1,0 +1,219 @@
+"""What is said of a result file: results/NAME.txt is a template, filled from results/NAME.json.
+
+No figure is typed. A number of the text stands in braces, as an expression with an optional format
+after a colon, and is looked up or computed from the file beside it when the pages are built:
+
+    MDLM ends at {ppl("MDLM")}, ADLM {percent(lead("ADLM", "MDLM"))} lower; after {million(1.5e6)}
+    tokens it was {percent(lead("ADLM", "MDLM", 1.5e6), 0)}. In one run it has {mean("ADLM"):.1f}.
+
+What an expression may use (`Facts` below has the list, each with its meaning): the rows of a study
+by their names, `setting("ADLM", "anchor.gamma")` for what was configured, `value("machine",
+"cores")` for anything else in the file, `file("study-anchoring")` for another file's facts (then
+`.ppl("MDLM")` and the rest), `published("prosqa", "Coconut")` for figures of the literature, and
+min, max, abs, round, len. A name that the file does not have is an error: a text cannot outlive its
+figures.
+
+Outside braces a digit may stand only in `code`, in a fenced block, in a name such as A2R or GPT-2,
+and in what KINDS lists; `typed` finds all others, and a test asks it. Paragraphs are wrapped anew.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from adlm.eval import paper
+
+RESULTS = Path(__file__).parents[1] / "results"
+WIDTH = 104
+FENCE = re.compile(r"(```.*?```)", re.DOTALL)
+PLACE = re.compile(r"\{([^{}]+?)(?::([,+.\w%]+))?\}")
+# numbers that are no figures: which seed, how sure an interval is, where something stands
+KINDS = re.compile(r"seeds? \d+|95 % interval|(?:Table|Section|Theorem|Proposition) [\d.]+")
+NUMBER = re.compile(r"(?<![\w.])(?<![A-Za-z]-)\d[\w.,-]*")
+WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+
+
+class Facts:
+    """What the text of one result file may say."""
+
+    def __init__(self, result: dict[str, Any]):
+        self.result = result
+        rows = result["rows"] if isinstance(result.get("rows"), list) else []
+        self.rows = {r.get("row", r.get("method")): r for r in rows}
+
+    def value(self, *path: str | int) -> Any:
+        """Anything in the file, by keys and places."""
+        found: Any = self.result
+        for key in path:
+            found = found[key]
+        return found
+
+    def row(self, name: str) -> dict[str, Any]:
+        """A row of a study, by its name or method."""
+        if name not in self.rows:
+            raise KeyError(f"there is no row {name!r} among {list(self.rows)}")
+        return self.rows[name]
+
+    def setting(self, name: str, path: str) -> Any:
+        """What a row was configured with: setting("ADLM", "anchor.gamma")."""
+        row = self.row(name)
+        found = row["config"] if "config" in row else row["plan"]["settings"]
+        for key in path.split("."):
+            found = found[key]
+        return found
+
+    def mean(self, name: str) -> float:
+        """Mean over seeds: test PPL, or the share of right answers."""
+        row = self.row(name)
+        return row["test_ppl_mean"] if "test_ppl_mean" in row else row["mean"]
+
+    def sd(self, name: str) -> float:
+        """Its standard deviation over seeds."""
+        row = self.row(name)
+        return row["test_ppl_sd"] if "test_ppl_mean" in row else row["sd"]
+
+    def ppl(self, name: str) -> str:
+        """Test PPL as it is written: mean ± sd, where there is more than one seed."""
+        sd = self.sd(name)
+        return f"{self.mean(name):.2f}" + ("" if sd is None else f" ± {sd:.2f}")
+
+    def valid(self, name: str, tokens: float) -> float:
+        """Validation PPL where a row's training was nearest to so many tokens."""
+        curve = self.row(name)["curve"]
+        gaps = [abs(t - tokens) for t in curve["tokens"]]
+        return math.exp(curve["valid_nll_mean"][gaps.index(min(gaps))])
+
+    def lead(self, name: str, other: str, tokens: float | None = None) -> float:
+        """By what share a row's test PPL (or validation PPL, after tokens) is below another's."""
+        if tokens is None:
+            return 1 - self.mean(name) / self.mean(other)
+        return 1 - self.valid(name, tokens) / self.valid(other, tokens)
+
+    def seeds(self, name: str) -> str:
+        """How many seeds a row has, as a word."""
+        return word(len(self.row(name)["seeds"]))
+
+    def tokens(self, name: str) -> str:
+        """What a row was trained on, in millions."""
+        return million(self.row(name)["tokens"])
+
+    def ratio(self, name: str, other: str, what: str) -> float:
+        """How many times another row's "parameters", "tokens", "training_flops" a row has."""
+        return self.row(name)[what] / self.row(other)[what]
+
+    def per_token(self, name: str) -> float:
+        """Training FLOPs of one token."""
+        return self.row(name)["training_flops"] / self.row(name)["tokens"]
+
+    def against(self, name: str, other: str) -> dict[str, Any]:
+        """The seed-by-seed comparison of two rows: its "test_ppl" differences and "ci95"."""
+        pairs = self.result["pairs"]
+        return next(p for p in pairs if (p["row"], p["against"]) == (name, other))
+
+    def anchors(self) -> float:
+        """The share of tokens that the rule marks (of `eval anchors`)."""
+        bands = self.result["bands"]
+        marked = sum(b["occurrences"] * b["share_anchors"] for b in bands)
+        return marked / sum(b["occurrences"] for b in bands)
+
+    def damaged(self) -> list[float]:
+        """PPL with damaged anchors, the undamaged first (of `eval anchors`)."""
+        return [d["ppl"] for d in self.result["damage"]]
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """A share as it is written.
+
+    Example:
+        >>> percent(0.0693), percent(0.23, 0)
+        ('6.9 %', '23 %')
+    """
+    return f"{100 * share:.{digits}f} %"
+
+
+def million(count: float) -> str:
+    """A count in millions: "6 M", "1.5 M"."""
+    return f"{count / 1e6:.1f}".removesuffix(".0") + " M"
+
+
+def word(count: int) -> str:
+    """A small number in letters."""
+    return WORDS[count]
+
+
+def each(values: list[float], digits: int = 2) -> str:
+    """Numbers one after the other."""
+    return ", ".join(f"{v:.{digits}f}" for v in values)
+
+
+def published(task: str, method: str) -> float:
+    """A share of right answers as published."""
+    return paper.REASONING[task][method]
+
+
+def file(name: str) -> Facts:
+    """The facts of another result file."""
+    return Facts(json.loads((RESULTS / f"{name}.json").read_text()))
+
+
+HELPERS = {f.__name__: f for f in (percent, million, word, each, published, file)}
+HELPERS |= {f.__name__: f for f in (min, max, abs, round, len)}
+
+
+def fill(text: str, facts: Facts) -> str:
+    """The text with its figures.
+
+    Example:
+        >>> rows = [{"row": "MDLM", "test_ppl_mean": 68.678, "test_ppl_sd": 0.7}]
+        >>> fill('MDLM has {ppl("MDLM")}, or {mean("MDLM"):.0f}.', Facts({"rows": rows}))
+        'MDLM has 68.68 ± 0.70, or 69.'
+    """
+    methods = {n: getattr(facts, n) for n in dir(facts) if not n.startswith("_")}
+    known = {**HELPERS, **methods, "__builtins__": {}}
+
+    def figure(found: re.Match[str]) -> str:
+        asked = " ".join(found[1].split())  # a line may end anywhere
+        try:
+            return format(eval(asked, known), found[2] or "")  # a template is a source of ours
+        except Exception as error:
+            raise ValueError(f"{found[0]}: {error!r}") from None
+
+    return "".join(
+        part if FENCE.fullmatch(part) else wrapped(PLACE.sub(figure, part))
+        for part in FENCE.split(text)
+    )
+
+
+def wrapped(text: str) -> str:
+    """Every paragraph in lines of at most WIDTH; a figure and its sign stay together."""
+    paragraphs = re.split(r"(\n\s*\n)", re.sub(r"(?<=\d) (?=[%±])|(?<=±) ", "\0", text))
+    lines = [
+        p
+        if not p.strip()
+        else textwrap.fill(p.strip(), WIDTH, break_long_words=False, break_on_hyphens=False)
+        for p in paragraphs
+    ]
+    return "".join(lines).replace("\0", " ")
+
+
+def typed(text: str) -> list[str]:
+    """Numbers that stand in a template as such, though they are figures.
+
+    Example:
+        >>> typed('A2R with seed 0 has `tau 5` and {mean("A2R"):.2f}: 93 %, 3e-3, -2.04')
+        ['93', '3e-3', '2.04']
+    """
+    for known in (FENCE, PLACE, re.compile(r"`[^`]*`"), KINDS):
+        text = known.sub(" ", text)
+    return [n.rstrip(".,") for n in NUMBER.findall(text)]
+
+
+def read(name: str) -> str | None:
+    """results/NAME.txt with its figures; None where there is none."""
+    path = RESULTS / f"{name}.txt"
+    return fill(path.read_text().strip(), file(name)) if path.is_file() else None
