@@ -221,7 +221,8 @@ def study(result: dict[str, Any], path: Path) -> Section:
         bound = "" if r["exact"] else "≤ "
         figure = f"{bound}{r['test_ppl_mean']:.2f}{spread(r['test_ppl_sd'])}"
         rows.append([r["row"], f"{r['parameters']:,}", str(len(r["seeds"])), figure])
-        lines.append(Line(r["row"], r["curve"]["tokens"], r["curve"]["valid_nll_mean"]))
+        if r["row"] in result.get("shown", [r["row"]]):
+            lines.append(Line(r["row"], r["curve"]["tokens"], r["curve"]["valid_nll_mean"]))
     plot = png({result["study"]: lines}, "tokens", "validation nats a token")
     header = ["model", "parameters", "seeds", "test PPL (mean ± sd over seeds)"]
     return Section(f"Study: {result['study']}", header, rows, [], [], [("curves", plot)])

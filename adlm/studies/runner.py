@@ -217,7 +217,7 @@ def gather(study: Study) -> dict[str, Any]:
     if not rows:
         raise UserError(f"no run of the study in {study.home} is done yet")
     result = {"study": study.name, "tokens": study.budget, "rows": rows}
-    result["pairs"] = differences(rows, study.pairs)
+    result |= {"pairs": differences(rows, study.pairs), "shown": list(shown(study, rows))}
     device = devices.pick()
     config = next(iter(study.rows.values()))
     return stamped(result, device, devices.precision(config.train.precision, device))
@@ -290,10 +290,17 @@ def table(result: dict[str, Any]) -> str:
 MOST_LINES = 6  # of a picture that can still be read
 
 
-def plot_lines(result: dict[str, Any], shown: Sequence[str] = ()) -> Iterator[Line]:
+def shown(study: Study, rows: list[dict[str, Any]]) -> list[str]:
+    """The rows of the picture."""
+    names = [row["row"] for row in rows if not study.shown or row["row"] in study.shown]
+    return names[:MOST_LINES]
+
+
+def plot_lines(result: dict[str, Any]) -> Iterator[Line]:
     """Validation PPL against tokens, with a band of one sd over seeds."""
-    rows = [row for row in result["rows"] if not shown or row["row"] in shown]
-    for row in rows[:MOST_LINES]:
+    for row in result["rows"]:
+        if row["row"] not in result["shown"]:
+            continue
         points = row["curve"]
         mean = points["valid_nll_mean"]
         sd = points["valid_nll_sd"]
@@ -310,7 +317,7 @@ def save(study: Study, result: dict[str, Any], out: Path) -> None:
     """JSON, table and plot, and where they are."""
     write_json(out, result)
     out.with_suffix(".md").write_text(table(result) + "\n", encoding="utf-8")
-    lines = list(plot_lines(result, study.shown))
+    lines = list(plot_lines(result))
     curves(out.with_suffix(".png"), {study.name: lines}, "tokens", "validation PPL", log_y=True)
     print(table(result))
     print(f"written to {out}, {out.with_suffix('.md')} and {out.with_suffix('.png')}")
