@@ -28,7 +28,12 @@ def one(found: re.Match[str]) -> str:
     if found["code"]:
         return found["code"]
     if found["block"]:
-        made = convert(found["block"].strip(), display="block")
-        return f'<div class="formula">{made}</div>'
+        return f'<div class="formula">{mathml(found["block"].strip(), "block")}</div>'
     # within a span, a formula at the start of a line does not end the paragraph
-    return f'<span class="formula">{convert(found["inline"])}</span>'
+    return f'<span class="formula">{mathml(found["inline"], "inline")}</span>'
+
+
+def mathml(latex: str, display: str) -> str:
+    """One formula; a logarithm keeps a little distance from what follows."""
+    made = convert(latex, display=display)
+    return made.replace("<mi>log</mi>", '<mi>log</mi><mspace width="0.17em"/>')

@@ -180,6 +180,7 @@ class Policy:
         return clock(steps)
 
     def step(self, canvas: Canvas, t: float, s: float) -> None:
+        """Write or take back positions of the canvas, from time t to s < t."""
         raise NotImplementedError
 
     def alphas(self, t: float, s: float) -> tuple[float, float]:

@@ -1,0 +1,143 @@
+"""The first section of docs/results.md: the main figures on one screen, and how old results are.
+
+Files and rows may be missing; what is there is shown. A study's row whose settings are not those of
+today's recipe says so, and is not described as what the recipe is today.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from adlm.config import Config, from_dict, to_dict
+from adlm.errors import UserError
+from adlm.recipes import recipe
+from adlm.studies.anchoring import LONGER, PAIRS
+
+Read = Callable[[str], dict[str, Any] | None]
+
+# row of the study -> (recipe, what it is)
+MODELS = {
+    "MDLM": ("laptop-mdlm", "masked diffusion"),
+    LONGER["ADLM"]: ("laptop-mdlm", "the same, trained for as many FLOPs as ADLM"),
+    "ADLM": ("laptop-adlm", "masked diffusion through an anchor network: the paper's system"),
+    LONGER["deep"]: ("laptop-mdlm", "masked diffusion, trained for as many FLOPs as deep"),
+    "deep": ("laptop-deep", "masked diffusion with an early loss on its first block, no anchors"),
+    "AR": ("laptop-ar", "autoregressive"),
+    "A2R": ("laptop-a2r", "autoregressive through an anchor network"),
+}
+OLDER = "made with earlier settings"
+
+
+def age(result: dict[str, Any]) -> str:
+    """When and by which commit a result was made."""
+    date, commit = result.get("date"), result.get("commit")
+    when = f"made {date}" if date else "made before dates were kept"
+    return f"{when}, commit {commit[:9]}" if commit else when
+
+
+def summary(read: Read, reasoning: list[str]) -> list[str]:
+    """The section's parts, none where there is no result; `reasoning` names result files."""
+    study, quick = read("study-anchoring"), read("quickstart")
+    tasks = [found for name in reasoning if (found := read(name))]
+    parts = [*models(study, quick), *pairs(study), *solved(tasks)]
+    files = {"study-anchoring": study, "quickstart": quick}
+    files |= {f"study-reasoning, {task['task']}": task for task in tasks}
+    made = [f"{name} {age(found)}" for name, found in files.items() if found]
+    return ["## In short", *parts, f"Results: {'; '.join(made)}."] if parts else []
+
+
+def models(study: dict[str, Any] | None, quick: dict[str, Any] | None) -> list[str]:
+    """Test perplexity of each kind of model, in the study over seeds and in the quickstart."""
+    studied = {row["row"]: row for row in (study or {}).get("rows", ())}
+    short = (quick or {}).get("rows", {})
+    rows = []
+    for name, (made_by, what) in MODELS.items():
+        row, alone = studied.get(name), short.get(made_by) if name not in LONGER.values() else None
+        if row or alone:
+            kept = all(same(found["config"], made_by) for found in (row, alone) if found)
+            rows.append([name, what if kept else OLDER, over_seeds(row), of_one(alone)])
+    if not rows:
+        return []
+    header = ["model", "what it is", "test PPL, study", "test PPL, quickstart"]
+    said = (
+        "Perplexity (PPL) says how surprised a model is by the test text; less is better. A "
+        "diffusion model's is an upper bound (≤). In the study ± is one standard deviation over "
+        "seeds. The quickstart trains each model once, for fewer tokens; there ± is one standard "
+        "error of that one figure."
+    )
+    return [table(header, rows), said]
+
+
+def over_seeds(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return ""
+    sd = f" ± {row['test_ppl_sd']:.2f}" if row["test_ppl_sd"] is not None else ""
+    count = len(row["seeds"])
+    return f"{bound(row)}{row['test_ppl_mean']:.2f}{sd} ({count} seed{'s' * (count > 1)})"
+
+
+def of_one(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return ""
+    error = f" ± {row['se_ppl']:.1f}" if row["se_ppl"] is not None else ""
+    return f"{bound(row)}{row['ppl']:.1f}{error}"
+
+
+def bound(row: dict[str, Any]) -> str:
+    return "" if row["exact"] else "≤ "
+
+
+def same(stored: dict[str, Any], name: str) -> bool:
+    """Are the stored settings those of today's recipe, length and seed of the run aside?"""
+    today = recipe(name)
+    try:
+        then: Config = from_dict(stored)
+    except (UserError, TypeError):
+        return False
+    return to_dict(replace(then, train=today.train)) == to_dict(today)
+
+
+def pairs(study: dict[str, Any] | None) -> list[str]:
+    """The study's questions, each with the difference of its two rows."""
+    found = {(p["row"], p["against"]): p for p in (study or {}).get("pairs", ())}
+    lines = []
+    for row, other in PAIRS:
+        if pair := found.get((row, other)):
+            mean = statistics.mean(pair["test_ppl"])
+            said = f"- {row} against {other}: {mean:+.2f} PPL"
+            if pair["ci95"]:
+                low, high = pair["ci95"]
+                said += f" (95 % interval {low:+.2f} to {high:+.2f})"
+            lines.append(said)
+    if not lines:
+        return []
+    return ["Seed by seed, a figure below 0 means that the first is better:", "\n".join(lines)]
+
+
+def solved(tasks: list[dict[str, Any]]) -> list[str]:
+    """Accuracy of anchored chain of thought (ACoT) beside chain of thought (CoT)."""
+    rows = []
+    for task in tasks:
+        by = {row["method"]: row for row in task["rows"]}
+        if "acot" in by and "cot" in by:
+            rows.append([task["task"], *(right(by.get(m)) for m in ("no-cot", "cot", "acot"))])
+    if not rows:
+        return []
+    header = ["reasoning task", "no reasoning", "chain of thought", "anchored chain of thought"]
+    said = "Right answers; ± is one standard deviation over seeds, then the tokens of an answer."
+    return [table(header, rows), said]
+
+
+def right(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return ""
+    sd = f" ± {100 * row['sd']:.1f}" if row["sd"] is not None else ""
+    return f"{100 * row['mean']:.1f}{sd} %, {row['tokens'] + row['slots']:.0f} tokens"
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
