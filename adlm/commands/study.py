@@ -10,7 +10,19 @@ from adlm.studies import anchoring as comparison
 from adlm.studies import times as search
 from adlm.studies.runner import Study, gather, run, save
 
-AXES = ["gamma", "tau", "rule", "positions", "until", "every", "bridge", "rate", "shared", "depth"]
+AXES = [
+    "gamma",
+    "tau",
+    "rule",
+    "positions",
+    "until",
+    "every",
+    "rare",
+    "bridge",
+    "rate",
+    "shared",
+    "depth",
+]
 
 
 def anchoring(
@@ -68,8 +80,8 @@ def ablate(
 ) -> None:
     """Change one setting of laptop-adlm, the paper's system, at a time.
 
-    gamma, tau, rule, positions, until and every (the anchor loss), bridge, rate (of the bridge),
-    shared (anchor head) and depth (the network); beside a plain MDLM and one of its parameters.
+    gamma, tau, rule, positions, until, every and rare (the anchor loss), bridge, rate (of the
+    bridge), shared (anchor head) and depth (the network); beside a plain MDLM and one of its parameters.
 
     Args:
         axes: Which settings, as a list: '[gamma, bridge]'; bridge=softmax takes only those rows of

@@ -41,7 +41,7 @@ def laptop_ar() -> Config:
 @register("recipe", "laptop-adlm")
 def laptop_adlm() -> Config:
     """ADLM as in the paper: the denoiser sees the anchor network's prediction and nothing else."""
-    anchor = AnchorConfig(gamma=3e-3, positions="all")
+    anchor = AnchorConfig(gamma=0.3, positions="all")
     return slow_bridge(anchored(laptop_mdlm(), "adlm", anchor, bridge="linear"))
 
 

@@ -46,7 +46,10 @@ def axes() -> dict[str, dict[str, Config]]:
             f"gamma 1, fading until {share:g}": anchor(gamma=1.0, fade=True, until=share)
             for share in (0.5, 0.25)
         },
-        "every": {f"gamma 0.3 at one position in {k}": anchor(gamma=0.3, every=k) for k in (4,)},
+        "every": {"one position in 4": anchor(every=4)},
+        "rare": {  # the rarest third of all tokens, with more weight
+            f"rule corpus, gamma {g:g}": anchor(rule="corpus", gamma=g) for g in (1.0, 3.0)
+        },
         "bridge": {
             f"bridge {name}{', residual' if residual else ''}": model(
                 bridge=name, residual=residual
