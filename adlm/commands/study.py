@@ -81,7 +81,7 @@ def ablate(
     """Change one setting of laptop-adlm, the paper's system, at a time.
 
     gamma, tau, rule, positions, until, every and rare (the anchor loss), bridge, rate (of the
-    bridge), shared (anchor head) and depth (the network); beside a plain MDLM and one of its parameters.
+    bridge), shared (anchor head) and depth (the network); beside a plain MDLM and a larger one.
 
     Args:
         axes: Which settings, as a list: '[gamma, bridge]'; bridge=softmax takes only those rows of
