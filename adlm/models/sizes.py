@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from adlm import registry
-from adlm.config import Config
+from adlm.config import AnchorConfig, Config
 from adlm.errors import UserError, nearest
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
@@ -167,11 +167,14 @@ def match(config: Config, vocab_size: int, by: str = "params") -> Config:
 
     m, step = config.model, 2 * config.model.heads
     depth = m.blocks + m.anchor_blocks
+    bare = replace(m, anchor_blocks=0, bridge="linear", residual=False, shared=False)
     candidates = [
         replace(
             config,
             objective=plain,
-            model=replace(m, anchor_blocks=0, blocks=depth, width=width),
+            model=replace(bare, blocks=depth, width=width),
+            anchor=AnchorConfig(),
+            optim=replace(config.optim, bridge_lr=0.0),
         )
         for width in range(step, 3 * m.width, step)
     ]
