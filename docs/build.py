@@ -26,7 +26,7 @@ from adlm.eval.report import of_file, over
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
-STUDIES = ("study-anchoring", "study-anchoring-long", "study-ablate", "study-ablate-gamma")
+STUDIES = ("study-anchoring", "study-times", "study-ablate")
 REASONING = [p.stem for p in RESULTS.glob("study-reasoning*.json")]
 
 
@@ -214,9 +214,14 @@ def page() -> str:
 
 
 def readme() -> str:
+    """README.md with its two tables, and the first paragraph of what is said of anchoring."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    marks = r"(<!-- quickstart:begin -->\n).*?(<!-- quickstart:end -->)"
-    return re.sub(marks, lambda m: f"{m[1]}{captioned()}\n{m[2]}", text, flags=re.DOTALL)
+    said = (texts.read("study-anchoring") or "").split("\n\n")[0]
+    made = {"quickstart": captioned(), "results": f"{summary.front(read)}\n\n{said}"}
+    for name, part in made.items():
+        marks = rf"(<!-- {name}:begin -->\n).*?(<!-- {name}:end -->)"
+        text = re.sub(marks, lambda m, part=part: f"{m[1]}{part}\n{m[2]}", text, flags=re.DOTALL)
+    return text
 
 
 def escape(text: str) -> str:

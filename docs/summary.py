@@ -71,6 +71,23 @@ def models(study: dict[str, Any] | None, quick: dict[str, Any] | None) -> list[s
     return [table(header, rows), said]
 
 
+def front(read: Read) -> str:
+    """The README's table: at most seven rows, each with its cost and its spread."""
+    study = read("study-anchoring") or {"rows": []}
+    found = {row["row"]: row for row in study["rows"]}
+    plain = found.get("MDLM", {}).get("training_flops", 1.0)
+    rows = [
+        [name, what, f"{found[name]['training_flops'] / plain:.2f}", over_seeds(found[name])]
+        for name, (_, what) in MODELS.items()
+        if name in found and name != LONGER["deep"]
+    ]
+    if (task := read("study-reasoning-prosqa")) is not None:
+        by = {row["method"]: row for row in task["rows"]}
+        both = f"{right(by['acot'])}; CoT {right(by['cot'])}"
+        rows.append(["ACoT", "chain of thought with anchors first, on ProsQA", "", both])
+    return table(["model", "what it is", "training FLOPs", "test perplexity"], rows)
+
+
 def over_seeds(row: dict[str, Any] | None) -> str:
     if row is None:
         return ""

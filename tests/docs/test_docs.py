@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -24,10 +23,8 @@ from adlm.process.schedule import make_schedule
 from adlm.reasoning.plan import Plan, Settings
 from adlm.reasoning.train import train as train_to_reason
 from adlm.recipes import recipe
-from adlm.studies.anchoring import EARLY, LONGER
 from adlm.train.run import train
 from tests.conftest import make_config, small_corpus
-from tests.docs.test_texts import texts
 
 ROOT = Path(__file__).parents[2]
 # the README's commands with everything that costs minutes made small
@@ -103,36 +100,6 @@ def test_every_command_of_the_readme_runs(tmp_path, monkeypatch, capsys, text_fi
         assert python
         exec(python.group(1), {})
         assert capsys.readouterr().out.strip().splitlines()[-1].startswith("[")
-
-
-def test_what_is_said_of_anchoring_is_what_was_measured():
-    rows = json.loads((ROOT / "results" / "study-anchoring.json").read_text())["rows"]
-    said = [
-        text.replace("\n", " ")
-        for text in ((ROOT / "README.md").read_text(), texts.read("study-anchoring"))
-    ]
-    for row in rows:
-        figure = f"{row['test_ppl_mean']:.2f}"
-        figure += f" ± {row['test_ppl_sd']:.2f}" if row["test_ppl_sd"] else ""
-        assert figure in said[1], row["row"]
-        if row["row"] in ("MDLM", "MDLM, larger", "ADLM", *LONGER, *LONGER.values()):
-            assert figure in said[0]
-
-
-def test_what_is_said_of_twice_the_tokens_is_what_was_measured():
-    leads = []
-    for name in ("study-anchoring-long", "study-anchoring"):
-        rows = json.loads((ROOT / "results" / f"{name}.json").read_text())["rows"]
-        ppl = {row["row"]: row["test_ppl_mean"] for row in rows}
-        leads += [
-            f"{100 * (1 - ppl[EARLY] / ppl[other]):.1f} %" for other in ("MDLM", LONGER[EARLY])
-        ]
-    long = texts.read("study-anchoring-long").replace("\n", " ")
-    readme = (ROOT / "README.md").read_text().replace("\n", " ")
-    for lead in leads:
-        assert lead in long
-        assert lead in readme
-    assert f"{ppl[EARLY]:.2f}" in readme
 
 
 def test_the_follower_of_the_readme_knows_every_command(monkeypatch):
