@@ -28,7 +28,7 @@ def laptop_mdlm() -> Config:
         model=ModelConfig(width=128, blocks=3, heads=4, conv=5, qk_norm=True),
         process=ProcessConfig(times="bell:0.5:0.1", weight="flat"),
         optim=OptimConfig(lr=0.02, muon_lr=0.01, ema=0.98),
-        train=TrainConfig(steps=1300, batch=32, eval_every=100, save_every=100),
+        train=TrainConfig(steps=1000, batch=32, eval_every=100, save_every=100),
     )
 
 
