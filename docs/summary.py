@@ -41,12 +41,19 @@ def age(result: dict[str, Any]) -> str:
 def summary(read: Read, reasoning: list[str]) -> list[str]:
     """The section's parts, none where there is no result; `reasoning` names result files."""
     study, quick = read("study-anchoring"), read("quickstart")
-    tasks = [found for name in reasoning if (found := read(name))]
-    parts = [*models(study, quick), *pairs(study), *solved(tasks)]
-    files = {"study-anchoring": study, "quickstart": quick}
-    files |= {f"study-reasoning, {task['task']}": task for task in tasks}
-    made = [f"{name} {age(found)}" for name, found in files.items() if found]
-    return ["## In short", *parts, f"Results: {'; '.join(made)}."] if parts else []
+    tasks = {name: found for name in reasoning if (found := read(name))}
+    parts = [*models(study, quick), *pairs(study), *solved(list(tasks.values()))]
+    files = {"study-anchoring": study, "quickstart": quick, **tasks}
+    return ["## In short", *parts, ages(files)] if parts else []
+
+
+def ages(files: dict[str, dict[str, Any] | None]) -> str:
+    """One sentence: which result was made when."""
+    by: dict[str, list[str]] = {}
+    for name, found in files.items():
+        if found:
+            by.setdefault(age(found), []).append(name)
+    return "; ".join(f"{', '.join(names)}: {when}" for when, names in by.items()) + "."
 
 
 def models(study: dict[str, Any] | None, quick: dict[str, Any] | None) -> list[str]:
@@ -58,10 +65,11 @@ def models(study: dict[str, Any] | None, quick: dict[str, Any] | None) -> list[s
         row, alone = studied.get(name), short.get(made_by) if name not in LONGER.values() else None
         if row or alone:
             kept = all(same(found["config"], made_by) for found in (row, alone) if found)
-            rows.append([name, what if kept else OLDER, over_seeds(row), of_one(alone)])
+            seeds = str(len(row["seeds"])) if row else ""
+            rows.append([name, what if kept else OLDER, over_seeds(row), seeds, of_one(alone)])
     if not rows:
         return []
-    header = ["model", "what it is", "test PPL, study", "test PPL, quickstart"]
+    header = ["model", "what it is", "test PPL, study", "seeds", "test PPL, quickstart"]
     said = (
         "Perplexity (PPL) says how surprised a model is by the test text; less is better. A "
         "diffusion model's is an upper bound (≤). In the study ± is one standard deviation over "
@@ -91,20 +99,23 @@ def front(read: Read) -> str:
 def over_seeds(row: dict[str, Any] | None) -> str:
     if row is None:
         return ""
-    sd = f" ± {row['test_ppl_sd']:.2f}" if row["test_ppl_sd"] is not None else ""
-    count = len(row["seeds"])
-    return f"{bound(row)}{row['test_ppl_mean']:.2f}{sd} ({count} seed{'s' * (count > 1)})"
+    return bound(row) + figure(row["test_ppl_mean"], row["test_ppl_sd"], 2)
 
 
 def of_one(row: dict[str, Any] | None) -> str:
     if row is None:
         return ""
-    error = f" ± {row['se_ppl']:.1f}" if row["se_ppl"] is not None else ""
-    return f"{bound(row)}{row['ppl']:.1f}{error}"
+    return bound(row) + figure(row["ppl"], row["se_ppl"], 1)
+
+
+def figure(value: float, spread: float | None, digits: int) -> str:
+    """A figure with its spread, never broken between lines."""
+    shown = f"{value:.{digits}f}"
+    return shown if spread is None else f"{shown}\u00a0±\u00a0{spread:.{digits}f}"
 
 
 def bound(row: dict[str, Any]) -> str:
-    return "" if row["exact"] else "≤ "
+    return "" if row["exact"] else "≤\u00a0"
 
 
 def same(stored: dict[str, Any], name: str) -> bool:
@@ -151,8 +162,8 @@ def solved(tasks: list[dict[str, Any]]) -> list[str]:
 def right(row: dict[str, Any] | None) -> str:
     if row is None:
         return ""
-    sd = f" ± {100 * row['sd']:.1f}" if row["sd"] is not None else ""
-    return f"{100 * row['mean']:.1f}{sd} %, {row['tokens'] + row['slots']:.0f} tokens"
+    shown = figure(100 * row["mean"], None if row["sd"] is None else 100 * row["sd"], 1)
+    return f"{shown}\u00a0%, {row['tokens'] + row['slots']:.0f}\u00a0tokens"
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:

@@ -29,11 +29,14 @@ WRITTEN = [p for p in DOCS.glob("*.md") if p.stem not in ("results", "cli", "api
 
 
 def test_formulas_become_mathml_and_code_stays():
-    page = "The share $\\alpha_t$ and `$x$`:\n\n$$a\n\\le b$$\n\n    echo $HOME $PATH\n\nfor $5.\n"
+    page = (
+        "The share $\\alpha_t$ and `$x$`:\n\n$$a\n\\le b$$\n\n    echo $HOME $PATH\n\n"
+        "```\na ` $b$\n```\n\nfor $5.\n"
+    )
     made = formulas.set_formulas(page)
     assert made.count("<math") == 2
     assert 'display="block"' in made
-    for kept in ("`$x$`", "    echo $HOME $PATH", "for $5."):
+    for kept in ("`$x$`", "    echo $HOME $PATH", "```\na ` $b$\n```", "for $5."):
         assert kept in made
 
 
@@ -93,7 +96,8 @@ def row(name: str, made_by: str, ppl: float, **changes: object) -> dict:
 
 
 def told(files: dict, reasoning: tuple[str, ...] = ()) -> str:
-    return "\n\n".join(summary.summary(files.get, list(reasoning)))
+    text = "\n\n".join(summary.summary(files.get, list(reasoning)))
+    return text.replace("\u00a0", " ")
 
 
 def test_without_results_there_is_no_summary():
@@ -104,11 +108,11 @@ def test_the_summary_shows_what_is_there():
     study = {"rows": [row("MDLM", "laptop-mdlm", 60.0), row("deep", "laptop-deep", 55.0)]}
     study["pairs"] = [{"row": "deep", "against": "MDLM", "test_ppl": [-5.0], "ci95": None}]
     text = told({"study-anchoring": study | {"date": "2031-05-07", "commit": "0123456789abcdef"}})
-    assert "| MDLM | masked diffusion | ≤ 60.00 (1 seed) |  |" in text
+    assert "| MDLM | masked diffusion | ≤ 60.00 | 1 |  |" in text
     assert "no anchors | ≤ 55.00" in text
     assert "- deep against MDLM: -5.00 PPL" in text
     assert "| ADLM |" not in text
-    assert "study-anchoring made 2031-05-07, commit 012345678." in text
+    assert "study-anchoring: made 2031-05-07, commit 012345678." in text
 
 
 def test_a_row_of_other_settings_is_not_called_what_the_recipe_is_today():
