@@ -57,7 +57,7 @@ def commit() -> str | None:
         return None
     words = ["git", "-C", str(home), "describe", "--always", "--dirty=+", "--exclude=*"]
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=10)
+        done = subprocess.run(words, capture_output=True, encoding="utf-8", timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or None

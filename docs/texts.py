@@ -158,7 +158,7 @@ def published(task: str, method: str) -> float:
 
 def file(name: str) -> Facts:
     """The facts of another result file."""
-    return Facts(json.loads((RESULTS / f"{name}.json").read_text()))
+    return Facts(json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")))
 
 
 HELPERS = {f.__name__: f for f in (percent, million, word, each, published, file)}
@@ -216,4 +216,4 @@ def typed(text: str) -> list[str]:
 def read(name: str) -> str | None:
     """results/NAME.txt with its figures; None where there is none."""
     path = RESULTS / f"{name}.txt"
-    return fill(path.read_text().strip(), file(name)) if path.is_file() else None
+    return fill(path.read_text(encoding="utf-8").strip(), file(name)) if path.is_file() else None

@@ -100,7 +100,8 @@ def test_training_does_without_fp64(runs):
     logs = [read(runs[f"adlm {device}"] / "metrics.jsonl") for device in ("cpu", "mps")]
     for cpu, gpu in zip(*logs, strict=True):
         for key in cpu.keys() - {"seconds", "tokens_per_s"}:
-            assert gpu[key] == pytest.approx(cpu[key], rel=1e-5)
+            # nats: a standard error is a difference of sums, so its own size says little
+            assert gpu[key] == pytest.approx(cpu[key], rel=1e-5, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", registry.names("sampler"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adlm import measure
+from adlm import device, measure
 from adlm.commands import doctor
 
 
@@ -12,11 +12,11 @@ from adlm.commands import doctor
 def test_products_begin_small_and_stop_at_the_budget(rate, monkeypatch):
     tried = []
 
-    def product_seconds(n, dtype, device):
+    def product_seconds(dtype, n, device, tries):
         tried.append(n)
         return 2 * n**3 / rate
 
-    monkeypatch.setattr(measure, "product_seconds", product_seconds)
+    monkeypatch.setattr(device, "product_seconds", product_seconds)
     assert measure.matmul_flops("bf16", budget=0.3) == pytest.approx(rate)
     assert tried[0] == 128
     assert max(tried) == {1e9: 256, 1e11: 1024, 1e14: 2048}[rate]
@@ -24,7 +24,7 @@ def test_products_begin_small_and_stop_at_the_budget(rate, monkeypatch):
 
 
 def test_a_machine_too_slow_for_any_product_is_measured_by_one(monkeypatch):
-    monkeypatch.setattr(measure, "product_seconds", lambda n, dtype, device: 10.0)
+    monkeypatch.setattr(device, "product_seconds", lambda *given: 10.0)
     assert measure.matmul_flops("bf16", budget=0.3) == pytest.approx(2 * 128**3 / 10)
 
 

@@ -41,16 +41,18 @@ def summary(rows: dict[str, Any], result: dict[str, Any]) -> Section:
         minutes = (r["training_seconds"] or 0) / 60
         size = f"{r['parameters'] / 1e6:.2f} M"
         table.append([name, KINDS[name], size, figure(r), bits(r), f"{minutes:.1f}"])
-    best = [min(some, key=lambda r: r[1]["ppl"]) for some in sides(rows)]
+    best = [
+        f"The best {kind} is {name} with {figure(row)}."
+        for kind, some in sides(rows).items()
+        for name, row in sorted(some, key=lambda pair: pair[1]["ppl"])[:1]
+    ]
     return Section(
         "In short",
         ["model", "what it is", "parameters", "test perplexity", "bits a byte", "minutes"],
         table,
         [
             f"{len(rows)} small models were trained on the State of the Union addresses, each on "
-            f"{tokens / 1e6:.2f} million tokens in rows of {data['length']}. The best "
-            f"autoregressive one is {best[0][0]} with {figure(best[0][1])}, the best diffusion "
-            f"model {best[1][0]} with {figure(best[1][1])}.",
+            f"{tokens / 1e6:.2f} million tokens in rows of {data['length']}. {' '.join(best)}",
             "An anchor network predicts the rarer tokens first, and the rest of the model sees "
             "that prediction alone (A2R, ADLM). laptop-deep is no anchored model: a second loss on "
             "the first block of an MDLM, for a quarter of the training.",
@@ -64,9 +66,13 @@ def summary(rows: dict[str, Any], result: dict[str, Any]) -> Section:
     )
 
 
-def sides(rows: dict[str, Any]) -> list[list[tuple[str, Any]]]:
+def sides(rows: dict[str, Any]) -> dict[str, list[tuple[str, Any]]]:
     """The models whose figure is exact, and those whose figure is a bound."""
-    return [[(n, r) for n, r in rows.items() if r["exact"] == exact] for exact in (True, False)]
+    kinds = {"autoregressive model": True, "diffusion model": False}
+    return {
+        kind: [(name, r) for name, r in rows.items() if r["exact"] == exact]
+        for kind, exact in kinds.items()
+    }
 
 
 def figure(row: dict[str, Any]) -> str:

@@ -95,7 +95,7 @@ def test_nothing_is_done_twice_and_more_steps_are_scored_anew(home, capsys):
     assert main(["quickstart", "--out", str(home), *SMALL]) == 0
     said = capsys.readouterr().err
     assert "kept as they are, with more steps" in said
-    assert "laptop-adlm (4 steps)" in " ".join(said.split())
+    assert f"{RECIPES[-1]} (4 steps)" in " ".join(said.split())
 
 
 @pytest.mark.parametrize(

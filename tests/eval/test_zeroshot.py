@@ -106,7 +106,7 @@ def test_the_suite_is_of_known_sets():
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("--sets [ptbb]", "there is no dataset 'ptbb'; did you mean 'ptb'"),
+        ("--sets [ptbb]", "there is no data set 'ptbb'; did you mean 'ptb'"),
         ("--sets [ptb] --data.dir /nowhere", "the data folder /nowhere does not exist"),
         ("--length 99", "--length must be 3 to 16"),
         ("--draws 0", "--draws must be at least 1"),
