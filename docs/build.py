@@ -69,9 +69,11 @@ def laptop() -> str:
 
 
 def captioned() -> str:
-    """The quickstart's table, and what its signs mean."""
+    """The quickstart's table, and what its signs mean; nothing before it was run."""
     found = read("quickstart")
-    kinds = {over(r) for r in found["rows"].values()} if found else {"documents"}
+    if found is None:
+        return ""
+    kinds = {over(r) for r in found["rows"].values()}
     return (
         f"{laptop()}\n\nA diffusion model's figure is an upper bound of its perplexity; ± is one "
         f"standard error over {' or '.join(sorted(kinds))}."

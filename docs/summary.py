@@ -85,15 +85,22 @@ def front(read: Read) -> str:
     found = {row["row"]: row for row in study["rows"]}
     plain = found.get("MDLM", {}).get("training_flops", 1.0)
     rows = [
-        [name, what, f"{found[name]['training_flops'] / plain:.2f}", over_seeds(found[name])]
+        [
+            name,
+            what,
+            f"{found[name]['training_flops'] / plain:.2f}",
+            over_seeds(found[name]),
+            str(len(found[name]["seeds"])),
+        ]
         for name, (_, what) in MODELS.items()
         if name in found and name != LONGER["deep"]
     ]
     if (task := read("study-reasoning-prosqa")) is not None:
         by = {row["method"]: row for row in task["rows"]}
         both = f"{right(by['acot'])}; CoT {right(by['cot'])}"
-        rows.append(["ACoT", "chain of thought with anchors first, on ProsQA", "", both])
-    return table(["model", "what it is", "training FLOPs", "test perplexity"], rows)
+        seeds = str(len(by["acot"]["seeds"]))
+        rows.append(["ACoT", "chain of thought with anchors first, on ProsQA", "", both, seeds])
+    return table(["model", "what it is", "training FLOPs", "test perplexity", "seeds"], rows)
 
 
 def over_seeds(row: dict[str, Any] | None) -> str:

@@ -39,7 +39,7 @@ def test_a_text_follows_its_file():
     result = json.loads((RESULTS / "study-ablate.json").read_text())
     template = (RESULTS / "study-ablate.txt").read_text()
     before = texts.fill(template, texts.Facts(result))
-    (row,) = (r for r in result["rows"] if r["row"] == "rule tfidf")
+    (row,) = (r for r in result["rows"] if r["row"] == "rule corpus")
     figure = f"{row['test_ppl_mean']:.2f}"
     row["test_ppl_mean"] = 12.345
     after = texts.fill(template, texts.Facts(result))
