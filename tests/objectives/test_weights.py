@@ -1,0 +1,71 @@
+"""What is minimised may be weighted; what is reported is the bound."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from adlm.config import Config, ModelConfig, ProcessConfig
+from adlm.data.vocab import byte_vocab
+from adlm.errors import UserError
+from adlm.eval.likelihood import evaluator
+from adlm.models.sizes import build
+from adlm.objectives.base import make
+from adlm.objectives.mdlm import of_bound
+from adlm.types import Batch, Noise
+
+BELL = ProcessConfig(times="bell:0.5:0.1", weight="flat")
+SMALL = ModelConfig(width=16, blocks=1, heads=2)
+VOCAB = byte_vocab()
+
+
+def given(rows=6, length=12):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(0, 200, (rows, length), generator=generator)
+    noise = Noise(
+        torch.rand(rows, generator=generator), torch.rand(rows, length, generator=generator)
+    )
+    return Batch(x, torch.ones_like(x, dtype=torch.bool)), noise
+
+
+@pytest.mark.parametrize(("objective", "front"), [("mdlm", 0), ("adlm", 1)])
+def test_what_is_reported_does_not_depend_on_what_is_minimised(objective, front):
+    config = Config(objective, model=replace(SMALL, anchor_blocks=front))
+    model = build(config, VOCAB.size).eval()
+    batch, noise = given()
+    scored = [
+        evaluator(replace(config, process=process), VOCAB).score(model, batch, noise).rows
+        for process in (ProcessConfig(), BELL, ProcessConfig(weight="clamp:1.5"))
+    ]
+    assert torch.equal(scored[0], scored[1])
+    assert torch.equal(scored[0], scored[2])
+
+
+def test_flat_counts_every_hidden_token_alike():
+    config = Config(model=SMALL)
+    model = build(config, VOCAB.size).eval()
+    batch, noise = given()
+    bound = make(config, VOCAB)
+    flat = make(replace(config, process=replace(config.process, weight="flat")), VOCAB)
+    view = bound.view(batch, noise)
+    row = bound.score(model, batch, noise).rows
+    alike = flat.score(model, batch, noise)
+    assert torch.allclose(alike.rows, 2 * row / view.weight)
+    assert alike.total.item() == pytest.approx(alike.rows.sum().item(), rel=1e-5)
+    assert bound.bound
+    assert not flat.bound
+
+
+def test_times_of_a_step_follow_the_rule():
+    objective = make(Config(model=SMALL, process=BELL), VOCAB)
+    t = objective.noise(64, 4, torch.Generator().manual_seed(0)).t
+    assert 0.1 < t.min() < t.median() < t.max() < 0.9
+    assert (t > 0.4).sum() - (t > 0.6).sum() > 38  # two thirds within one width
+
+
+def test_a_bell_with_the_bound_s_weight_is_refused():
+    with pytest.raises(UserError, match="is no bound: take flat or clamp:MOST"):
+        make(Config(model=SMALL, process=replace(BELL, weight="bound")), VOCAB)
+    assert of_bound(Config(process=BELL)).process == ProcessConfig()
