@@ -120,7 +120,7 @@ def test_the_page_in_a_browser(home, browser, width):
     size = "return [document.documentElement.scrollWidth, window.innerWidth]"
     wide, window = browser.execute_script(size)
     assert wide <= window
-    assert len(browser.find_elements("css selector", "section")) == 7
+    assert len(browser.find_elements("css selector", "section")) == 6
     frame = browser.find_element("tag name", "iframe")
     browser.switch_to.frame(frame)
     until = time.monotonic() + 60  # the frame has a page of its own to load
