@@ -53,9 +53,10 @@ def summary(rows: dict[str, Any], result: dict[str, Any]) -> Section:
         [
             f"{len(rows)} small models were trained on the State of the Union addresses, each on "
             f"{tokens / 1e6:.2f} million tokens in rows of {data['length']}. {' '.join(best)}",
-            "An anchor network predicts the rarer tokens first, and the rest of the model sees "
-            "that prediction alone (A2R, ADLM). laptop-deep is no anchored model: a second loss on "
-            "the first block of an MDLM, for a quarter of the training.",
+            "An anchor network predicts tokens first (in rows this short the paper's rule marks "
+            "nearly all of them), and the rest of the model sees that prediction alone (A2R, "
+            "ADLM). laptop-deep is no anchored model: a second loss on the first block of an "
+            "MDLM, for a quarter of the training.",
             f"Test split, {first['tokens']:,} tokens; ± is one standard error over {over(first)}. "
             "A diffusion model's perplexity is an upper bound (≤). One seed each: small "
             "differences mean nothing; `adlm study anchoring` compares over seeds. "
@@ -99,8 +100,8 @@ def seen(home: Path) -> Section:
     return Section(
         "A text appears",
         notes=[
-            f"{SHOWN} writes two texts. Grey boxes are masks; what is yellow is said below the "
-            "text. Press play, or drag the slider; hover over a token."
+            f"{SHOWN} writes two texts. Grey boxes are masks; the legend says what is yellow. "
+            "Press play, or drag the slider; hover over a token."
         ],
         frames=[(f"how {SHOWN} wrote two texts", saved["replay"])],
     )
