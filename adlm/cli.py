@@ -154,7 +154,7 @@ def overview() -> str:
     """What `adlm` alone prints."""
     lines = ["adlm: anchored language models. Train, evaluate and study them."]
     lines += [
-        "New here? `adlm quickstart` trains four small models and shows them on one page.",
+        "New here? `adlm quickstart` trains five small models and shows them on one page.",
         "",
     ]
     lines += [f"  adlm {name:<18}{summary}" for name, (_, summary) in COMMANDS.items()]

@@ -29,14 +29,14 @@ def start(
     rows: int = 0,
     workers: int = 0,
 ) -> None:
-    """Train AR, MDLM, A2R and ADLM on the default corpus, compare them, and see them write.
+    """Train five small models on the default corpus, compare them, and see them write.
 
     Trains at one budget, scores the test split, samples and infills with each, and writes one page,
     report.html. Stopped at any moment, the same command goes on where it was.
 
     Args:
         out: Folder for the runs, results.json and report.html.
-        fast: About a minute instead of ten, with worse models.
+        fast: A tenth of the training, with worse models.
         steps: Train for so many steps instead of the recipes' own.
         rows: Score at most so many rows of the test split; 0 = all.
         workers: Models that are trained at a time; 0 = as many as there are pairs of cores, at
