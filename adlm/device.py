@@ -17,6 +17,7 @@ from adlm import __version__
 from adlm.errors import UserError
 
 NO_FP64 = ("mps",)
+LIMITS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA")  # what a CPU is told not to use
 
 
 def pick(name: str = "auto") -> str:
@@ -89,8 +90,10 @@ def autocast(precision: str, device: str) -> AbstractContextManager[Any]:
 
 def machine(device: str = "cpu") -> dict[str, Any]:
     """What a result file says of the machine."""
+    limits = {name: os.environ[name] for name in LIMITS if name in os.environ}
     return {
         "cpu": cpu_name(),
+        **({"limits": limits} if limits else {}),
         "cores": len(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")
         else os.cpu_count(),

@@ -1,11 +1,12 @@
 """Follow the README word for word, as somebody does who has just found the repository.
 
-    python docs/follow.py [--most 90] [--folder FOLDER]
+    python docs/follow.py [--most 90] [--folder FOLDER] [--out results/readme.json]
 
 A fresh clone of the last commit, an empty home folder, and every command of its README in order.
 Only the address of the clone is filled in, and `my-texts/` is made. A training that takes longer
-than --most seconds gets Ctrl-C, as the README says it may, and must save and leave. Writes
-results/readme.json.
+than --most seconds gets Ctrl-C, as the README says it may, and must save and leave. The file --out
+names every step; the quickstart's own results.json is copied beside it. A machine without bf16 and
+AVX-512 is had with ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2, which the files then say.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from adlm import device as devices
 from adlm.results import stamped, write_json
 
 ROOT = Path(__file__).parents[1]
@@ -114,6 +116,7 @@ def main() -> None:
     )
     parser.add_argument("--most", type=float, default=90.0, help="seconds of a training")
     parser.add_argument("--folder", help="where the clone stays; a temporary one by default")
+    parser.add_argument("--out", type=Path, default=ROOT / "results" / "readme.json")
     given = parser.parse_args()
     home = Path(given.folder or tempfile.mkdtemp(prefix="adlm-readme-")).resolve()
     home.mkdir(parents=True, exist_ok=True)
@@ -124,7 +127,10 @@ def main() -> None:
     for step in follow(home, given.most):
         steps.append(step)
         result = {"command": sys.argv, "commit": commit.stdout.strip(), "steps": steps}
-        write_json(ROOT / "results" / "readme.json", stamped(result, "cpu", "bf16"))
+        write_json(given.out, stamped(result, "cpu", devices.precision("auto", "cpu")))
+    if (made := home / "adlm" / "runs" / "quickstart" / "results.json").is_file():
+        name = given.out.name.replace("readme", "quickstart")
+        shutil.copy(made, given.out.with_name(name))
     if not given.folder:
         shutil.rmtree(home)
     sys.exit(f"failed: {steps[-1]['command']}" if failed(steps[-1]) else 0)
