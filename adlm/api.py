@@ -16,16 +16,17 @@ from adlm.data.lengths import Lengths
 from adlm.data.pack import pack
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError, nearest
-from adlm.eval.likelihood import evaluator, length_nats, score
+from adlm.eval.likelihood import length_nats
+from adlm.models import checkpoint
 from adlm.models.denoiser import Denoiser
 from adlm.models.hub import load_model
+from adlm.objectives.likelihood import evaluator, score
 from adlm.registry import allow, outside
 from adlm.samplers import template
 from adlm.samplers.base import Watch
 from adlm.samplers.categorical import Draw
 from adlm.samplers.generate import Samples, Settings, generate
 from adlm.samplers.trace import Trace
-from adlm.train import checkpoint
 
 use = allow  # code of one's own, by its name module:name
 

@@ -13,8 +13,8 @@ from typing import Any
 from adlm import api, registry
 from adlm.config import Config, from_dict, to_dict
 from adlm.data.corpus import open_rows, open_vocab
-from adlm.eval.likelihood import Likelihood, evaluator, score, spread
 from adlm.models.sizes import parameters, resize
+from adlm.objectives.likelihood import Likelihood, evaluator, score, spread
 from adlm.recipes import recipe
 from adlm.recipes.anchoring import anchored
 from adlm.samplers.base import Canvas, Policy, clock
@@ -117,7 +117,7 @@ PARTS = (
         "diffusion the bound, whatever was minimised in training.",
         """\
         from adlm.data.corpus import open_rows
-        from adlm.eval.likelihood import evaluator, score, spread
+        from adlm.objectives.likelihood import evaluator, score, spread
 
         rows = open_rows(model.config.data, "test", model.vocab)
         some = spread(len(rows), 64)  # 64 rows, evenly spread

@@ -21,8 +21,8 @@ import summary
 import texts
 
 from adlm.cli import COMMANDS, arguments_of, load, options_of, parser_of, short_forms
-from adlm.eval.page import to_markdown
 from adlm.eval.report import of_file, over
+from adlm.viz.page import to_markdown
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"

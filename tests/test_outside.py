@@ -14,7 +14,7 @@ from adlm.cli import main
 from adlm.config import DataConfig
 from adlm.data.sources import open_source
 from adlm.errors import UserError
-from adlm.train import checkpoint
+from adlm.models import checkpoint
 
 MINE = '''
 from dataclasses import dataclass

@@ -11,9 +11,9 @@ from adlm.eval.efficiency import cases, frontier, in_process, settings_of
 from adlm.eval.judge import SMALL, Judge
 from adlm.eval.report import mib
 from adlm.eval.samples import Texts, plain
+from adlm.models import checkpoint
 from adlm.progress import console
 from adlm.results import stamped, write_json
-from adlm.train import checkpoint
 from adlm.viz.plots import Line, curves, require
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from adlm import device as devices
 from adlm.config import check, to_dict
 from adlm.errors import UserError, need
+from adlm.models import checkpoint
 from adlm.results import stamped, write_json
-from adlm.train import checkpoint
 
 
 def start(

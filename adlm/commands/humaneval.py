@@ -16,11 +16,11 @@ from adlm.errors import UserError
 from adlm.eval import humaneval, sandbox
 from adlm.eval.humaneval import Task
 from adlm.eval.sandbox import Limits
+from adlm.models import checkpoint
 from adlm.models.hub import load_model
 from adlm.progress import Bar
 from adlm.results import stamped, write_json
 from adlm.samplers.generate import Settings, samplers_for
-from adlm.train import checkpoint
 
 
 @dataclass(frozen=True)

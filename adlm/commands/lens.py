@@ -15,17 +15,17 @@ from adlm.data.pack import Rows
 from adlm.errors import UserError
 from adlm.eval import lens
 from adlm.eval.judge import Judge
-from adlm.eval.likelihood import evaluator, score, spread
 from adlm.eval.samples import Texts
 from adlm.eval.samples import plain as plain_figures
+from adlm.models import checkpoint
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
+from adlm.objectives.likelihood import evaluator, score, spread
 from adlm.process.anchors import Anchors, on_cpu
 from adlm.progress import console
 from adlm.results import stamped, write_json
 from adlm.samplers import template
 from adlm.samplers.generate import Settings
-from adlm.train import checkpoint
 from adlm.types import Batch
 from adlm.viz.plots import Line, curves, require
 

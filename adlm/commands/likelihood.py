@@ -11,13 +11,14 @@ from adlm import device as devices
 from adlm.config import DataConfig, check, to_dict
 from adlm.data.corpus import open_rows
 from adlm.errors import UserError
-from adlm.eval.likelihood import describe, evaluator, score, sign, spread
+from adlm.eval.likelihood import describe, sign
+from adlm.models import checkpoint
+from adlm.models.checkpoint import Checkpoint
 from adlm.models.hub import load_model
 from adlm.objectives.base import make
+from adlm.objectives.likelihood import evaluator, score, spread
 from adlm.objectives.mdlm import of_bound
 from adlm.results import stamped, write_json
-from adlm.train import checkpoint
-from adlm.train.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True)

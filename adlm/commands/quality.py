@@ -15,10 +15,10 @@ from adlm.eval import samples
 from adlm.eval.judge import SMALL, Features, Judge, Sentences
 from adlm.eval.mauve import FEWEST, mauve
 from adlm.eval.samples import Texts
+from adlm.models import checkpoint
 from adlm.results import stamped, write_json
 from adlm.samplers import template
 from adlm.samplers.generate import Settings
-from adlm.train import checkpoint
 
 
 def start(

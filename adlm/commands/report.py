@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from adlm.errors import UserError
-from adlm.eval.page import to_html, to_markdown
 from adlm.eval.report import gather
 from adlm.results import write_text
+from adlm.viz.page import to_html, to_markdown
 
 
 def start(results: list[str], out: str = "report.html", title: str = "adlm report") -> None:

@@ -12,9 +12,9 @@ from adlm.commands.zeroshot import Place
 from adlm.config import check
 from adlm.errors import UserError
 from adlm.eval.judge import SMALL
+from adlm.models import checkpoint
 from adlm.progress import console
 from adlm.samplers.generate import Settings
-from adlm.train import checkpoint
 
 
 def start(

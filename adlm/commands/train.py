@@ -6,8 +6,8 @@ from pathlib import Path
 
 from adlm.config import Config
 from adlm.errors import UserError
+from adlm.models.checkpoint import MANIFEST
 from adlm.registry import names
-from adlm.train.checkpoint import MANIFEST
 from adlm.train.log import find_logger
 from adlm.train.run import train as run
 

@@ -12,12 +12,12 @@ from adlm import device as devices
 from adlm.config import check, to_dict
 from adlm.data.pack import Rows
 from adlm.errors import UserError
-from adlm.eval.likelihood import Likelihood, evaluator, score, spread
 from adlm.eval.zeroshot import SUITE, Packing, run, table
+from adlm.models import checkpoint
 from adlm.models.hub import load_model
+from adlm.objectives.likelihood import Likelihood, evaluator, score, spread
 from adlm.registry import lookup
 from adlm.results import stamped, write_json
-from adlm.train import checkpoint
 
 
 @dataclass(frozen=True)

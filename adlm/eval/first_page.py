@@ -7,8 +7,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from adlm.eval.page import Section, to_html
 from adlm.eval.report import over, png, spread
+from adlm.viz.page import Section, to_html
 from adlm.viz.plots import Line
 
 TITLE, SHOWN = "adlm quickstart", "laptop-adlm"

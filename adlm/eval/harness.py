@@ -21,7 +21,7 @@ from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
 from adlm import api
-from adlm.eval.likelihood import strata_variance
+from adlm.objectives.likelihood import strata_variance
 from adlm.objectives.subs import log_probabilities
 from adlm.progress import Bar
 from adlm.samplers.generate import Settings

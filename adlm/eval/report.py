@@ -14,8 +14,8 @@ from typing import Any
 
 from adlm.errors import UserError
 from adlm.eval.likelihood import sign
-from adlm.eval.page import Section
 from adlm.train.log import read
+from adlm.viz.page import Section
 from adlm.viz.plots import Line, curves
 
 

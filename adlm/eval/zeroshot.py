@@ -20,8 +20,9 @@ from adlm.data.sources import find_local, open_source
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.eval import paper
-from adlm.eval.likelihood import Likelihood, describe, sign
+from adlm.eval.likelihood import describe, sign
 from adlm.objectives.base import Objective
+from adlm.objectives.likelihood import Likelihood
 from adlm.progress import console
 from adlm.registry import lookup
 

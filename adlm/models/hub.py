@@ -7,9 +7,9 @@ from pathlib import Path
 from torch import Tensor
 
 from adlm.errors import UserError
+from adlm.models.checkpoint import Checkpoint
 from adlm.models.denoiser import Denoiser
 from adlm.models.sizes import build
-from adlm.train.checkpoint import Checkpoint
 
 
 def load_model(saved: Checkpoint, device: str = "cpu") -> Denoiser:

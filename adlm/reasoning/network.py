@@ -12,13 +12,12 @@ from adlm import registry
 from adlm.config import Config, DataConfig, ModelConfig, OptimConfig, TrainConfig
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
-from adlm.models import convert, hub
+from adlm.models import checkpoint, convert, hub
 from adlm.models.denoiser import Denoiser
 from adlm.models.sizes import build, resize
 from adlm.reasoning.plan import Plan
 from adlm.reasoning.vocab import SPECIAL, open_tokenizer, special, with_special
 from adlm.recipes.anchoring import anchored
-from adlm.train import checkpoint
 
 Base = tuple[Config, Vocab | None, Denoiser | None]
 

@@ -21,7 +21,7 @@ from adlm import device as devices
 from adlm.config import Config, from_dict, to_dict
 from adlm.errors import RunStopped, UserError
 from adlm.locks import hold
-from adlm.models import hub
+from adlm.models import checkpoint, hub
 from adlm.progress import Bar, console
 from adlm.reasoning import network
 from adlm.reasoning.forward import loss
@@ -31,7 +31,6 @@ from adlm.reasoning.score import Solver, summary
 from adlm.reasoning.sequence import Sequence, collate
 from adlm.reasoning.vocab import items_vocab, pieces
 from adlm.results import write_json
-from adlm.train import checkpoint
 from adlm.train.log import Log
 from adlm.train.optim import Optimizers
 from adlm.train.run import check_folder

@@ -15,12 +15,12 @@ from adlm import device as devices
 from adlm.commands.likelihood import start as likelihood
 from adlm.config import Config, from_dict, to_dict
 from adlm.data.vocab import nominal_size
+from adlm.models import checkpoint
 from adlm.models.sizes import training_flops
 from adlm.recipes import recipe
 from adlm.results import stamped, write_json
 from adlm.samplers import template
 from adlm.studies.pool import Job
-from adlm.train import checkpoint
 from adlm.train.log import read
 from adlm.train.run import train
 from adlm.viz.html import replay

@@ -25,16 +25,15 @@ from adlm.data.lengths import Lengths
 from adlm.data.loader import Order, share
 from adlm.data.vocab import Vocab
 from adlm.errors import RunStopped, UserError
-from adlm.eval.likelihood import evaluator, score, spread
-from adlm.models import hub
+from adlm.models import checkpoint, hub
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
 from adlm.models.sizes import build
 from adlm.nn.transformer import Trunk
 from adlm.objectives.base import Objective, make
+from adlm.objectives.likelihood import evaluator, score, spread
 from adlm.process.anchors import Table
 from adlm.progress import Bar
-from adlm.train import checkpoint
 from adlm.train.distributed import World
 from adlm.train.ema import Ema
 from adlm.train.log import Log, Logger

@@ -12,11 +12,12 @@ from adlm.config import Config, differences, from_dict, to_dict
 from adlm.data.vocab import byte_vocab
 from adlm.errors import UserError, need
 from adlm.locks import hold
+from adlm.models import checkpoint
 from adlm.objectives.base import make
 from adlm.process.anchors import Anchors
 from adlm.progress import console
 from adlm.results import write_json
-from adlm.train import checkpoint, distributed
+from adlm.train import distributed
 from adlm.train.distributed import World
 from adlm.train.log import Logger, TensorBoard
 from adlm.train.loop import Trainer

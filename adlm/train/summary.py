@@ -7,8 +7,8 @@ from pathlib import Path
 
 import torch
 
+from adlm.models import checkpoint
 from adlm.progress import sparkline
-from adlm.train import checkpoint
 from adlm.train.log import read
 from adlm.train.loop import Trainer
 

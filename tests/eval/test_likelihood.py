@@ -20,9 +20,10 @@ from adlm.data.lengths import Lengths
 from adlm.data.pack import pack
 from adlm.data.vocab import byte_vocab
 from adlm.errors import UserError
-from adlm.eval.likelihood import Likelihood, evaluator, length_nats, row_noise, score, spread
+from adlm.eval.likelihood import length_nats
+from adlm.models import checkpoint
 from adlm.models.hub import load_model
-from adlm.train import checkpoint
+from adlm.objectives.likelihood import Likelihood, evaluator, row_noise, score, spread
 from adlm.train.run import train
 from tests.conftest import make_config
 

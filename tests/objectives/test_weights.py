@@ -10,9 +10,9 @@ import torch
 from adlm.config import Config, ModelConfig, ProcessConfig
 from adlm.data.vocab import byte_vocab
 from adlm.errors import UserError
-from adlm.eval.likelihood import evaluator
 from adlm.models.sizes import build
 from adlm.objectives.base import make
+from adlm.objectives.likelihood import evaluator
 from adlm.objectives.mdlm import of_bound
 from adlm.types import Batch, Noise
 

@@ -8,10 +8,10 @@ import torch
 
 from adlm.cli import main
 from adlm.errors import UserError
+from adlm.models import checkpoint
 from adlm.reasoning.plan import Plan, Settings
 from adlm.reasoning.score import summary, wilson
 from adlm.reasoning.train import Trainer, load_solver, order, train
-from adlm.train import checkpoint
 from adlm.train.signals import StopFlag
 
 TINY = Settings(items=24, valid=4, epochs=4, stages=2, batch=8, precision="fp32", size="pico")

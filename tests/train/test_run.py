@@ -20,8 +20,8 @@ from safetensors.torch import load_file
 from adlm.cli import main
 from adlm.config import AnchorConfig, Config, to_dict
 from adlm.errors import RunStopped, UserError
+from adlm.models import checkpoint
 from adlm.registry import allow
-from adlm.train import checkpoint
 from adlm.train.distributed import World
 from adlm.train.log import read
 from adlm.train.run import train

@@ -11,8 +11,8 @@ from adlm.data.corpus import open_rows
 from adlm.data.lengths import Lengths
 from adlm.data.vocab import byte_vocab
 from adlm.errors import UserError
+from adlm.models import checkpoint
 from adlm.models.hub import load_model
-from adlm.train import checkpoint
 from adlm.train.run import train
 from tests.conftest import make_config
 
