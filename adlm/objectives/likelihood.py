@@ -1,0 +1,176 @@
+"""Nats of rows: exact for AR, an estimate of the bound for diffusion.
+
+The noise of a row depends on (seed, row) alone, and rows are summed in fp64: batch size, workers
+and processes do not change the answer. With M draws a row, draw m takes its time from the m-th of
+M equal strata.
+
+Two standard errors: `se` treats the documents as a sample of the language (rows of one document are
+alike), `se_monte_carlo` is what is left for these very rows because of the draws (0 for an exact
+likelihood).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from adlm.config import Config
+from adlm.data.pack import Rows
+from adlm.data.vocab import Vocab
+from adlm.device import autocast
+from adlm.models.denoiser import Denoiser
+from adlm.objectives.base import Objective, make
+from adlm.objectives.mdlm import of_bound
+from adlm.progress import Bar
+from adlm.types import Noise
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """Nats of scored rows."""
+
+    nats: np.ndarray  # (R, M) fp64: each draw's estimate of a row
+    tokens: np.ndarray  # (R,) tokens scored in each row
+    document: np.ndarray  # (R,) the document in which each row begins
+    index: np.ndarray  # (R,) which rows they are
+
+    @property
+    def nll(self) -> float:
+        """Nats a token."""
+        return float(self.nats.mean(axis=1).sum() / self.tokens.sum())
+
+    @property
+    def ppl(self) -> float:
+        return math.exp(self.nll) if self.nll < 700 else math.inf
+
+    @property
+    def se(self) -> float:
+        """Standard error of nll over documents (a ratio estimator: they differ in length).
+
+        A row belongs to the document in which it begins. With the residuals of a document's rows
+        summed to e_g = sum (nats - nll tokens), the variance is G/(G-1) sum e_g^2 / tokens^2.
+        """
+        _, group = np.unique(self.document, return_inverse=True)
+        residual = np.bincount(group, self.nats.mean(axis=1) - self.nll * self.tokens)
+        count = len(residual)
+        if count < 2:
+            return math.nan
+        return float(math.sqrt(count / (count - 1) * (residual**2).sum()) / self.tokens.sum())
+
+    @property
+    def documents(self) -> int:
+        """In how many documents the rows begin."""
+        return len(np.unique(self.document))
+
+    @property
+    def se_monte_carlo(self) -> float:
+        """Standard error of nll over draws, for these rows.
+
+        The curve over the strata that all rows share is taken off first; what is left is compared
+        between neighbours (see `strata_variance`).
+        """
+        rows, draws = self.nats.shape
+        if draws < 2:
+            return math.nan
+        curve = self.nats.sum(axis=0) / self.tokens.sum() if rows > 1 else np.zeros(draws)
+        residual = self.nats - self.tokens[:, None] * curve
+        variance = strata_variance(residual).sum() * rows / max(1, rows - 1)
+        return float(math.sqrt(variance) / self.tokens.sum())
+
+    def plus(self, nats: np.ndarray) -> Likelihood:
+        """The same with nats added to each row: (R,)."""
+        return replace(self, nats=self.nats + nats[:, None])
+
+
+def strata_variance(draws: np.ndarray) -> np.ndarray:
+    """Variance of the mean of one draw from each of M strata: (R, M) -> (R,).
+
+    Neighbouring strata are taken together in pairs, the last three where M is odd (the estimator of
+    collapsed strata),
+
+        1 / M^2 * sum over groups of g of g / (g - 1) * sum (d - mean of the group)^2.
+
+    It is too large on average by what the means within a group differ, and never too small. The
+    sample variance of all draws would count the whole curve over the strata as noise.
+
+    Example:
+        >>> strata_variance(np.array([[1.0, 3.0, 10.0, 10.0]]))
+        array([0.25])
+    """
+    count = draws.shape[1]
+    group = np.minimum(np.arange(count) // 2, count // 2 - 1)  # (M,)
+    size = np.bincount(group)  # (G,)
+    mean = np.add.reduceat(draws, 2 * np.arange(len(size)), axis=1) / size  # (R, G)
+    return ((draws - mean[:, group]) ** 2 @ (size / (size - 1))[group]) / count**2
+
+
+def evaluator(config: Config, vocab: Vocab) -> Objective:
+    """The objective that scores: the least noisy unbiased estimator of the model's own bound."""
+    config = of_bound(config)
+    process = config.process
+    timed = process.conditioned or process.steps > 0
+    masking = "bernoulli" if timed else "exact-k"
+    return make(replace(config, process=replace(process, masking=masking, eps=0.0)), vocab)
+
+
+def row_noise(seed: int, row: int, draws: int, length: int) -> Noise:
+    """The noise of all draws of one row: t: (M,), u: (M, L)."""
+    bits = np.random.Generator(np.random.Philox(key=[seed, row]))
+    numbers = bits.random((draws, 1 + length), dtype=np.float32)
+    t = (np.arange(draws, dtype=np.float32) + 1 - numbers[:, 0]) / draws  # in (0, 1]
+    return Noise(torch.from_numpy(t), torch.from_numpy(numbers[:, 1:].copy()))
+
+
+@torch.no_grad()
+def score(
+    model: Denoiser,
+    objective: Objective,
+    rows: Rows,
+    index: np.ndarray,
+    draws: int = 1,
+    seed: int = 0,
+    batch: int = 64,
+    device: str = "cpu",
+    precision: str = "fp32",
+    quiet: bool = False,
+) -> Likelihood:
+    """Score the rows `index`: (R,)."""
+    draws = 1 if objective.exact else draws
+    nats = np.zeros((len(index), draws))
+    model.eval()
+    with (
+        autocast(precision, device),
+        Bar("scoring", len(index), "rows", quiet=quiet) as bar,
+    ):
+        for low in range(0, len(index), batch):
+            part = index[low : low + batch]
+            clean = rows.batch(part)
+            made = (
+                []
+                if objective.exact
+                else [row_noise(seed, int(r), draws, rows.length) for r in part]
+            )
+            for draw in range(draws):
+                noise = None
+                if not objective.exact:
+                    t = torch.stack([n.t[draw] for n in made])
+                    noise = Noise(t, torch.stack([n.u[draw] for n in made])).to(device)
+                scored = objective.score(model, clean.to(device), noise)
+                nats[low : low + len(part), draw] = scored.rows.cpu().numpy()
+            bar.update(low + len(part))
+    return Likelihood(nats, rows.count[index], rows.document[index], index)
+
+
+def spread(total: int, limit: int) -> np.ndarray:
+    """At most `limit` row numbers, spread evenly; 0 = all.
+
+    Example:
+        >>> spread(10, 3).tolist()
+        [0, 3, 6]
+    """
+    if not limit or limit >= total:
+        return np.arange(total)
+    return (np.arange(limit) * total) // limit
