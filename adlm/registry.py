@@ -18,8 +18,8 @@ from adlm.errors import UserError, nearest
 
 T = TypeVar("T")
 
-# axis -> the package whose modules register into it
-HOMES = {
+# axis -> the packages whose modules register into it
+HOMES: dict[str, str | tuple[str, ...]] = {
     "dataset": "adlm.data.sets",
     "schedule": "adlm.process",
     "times": "adlm.process",
@@ -31,6 +31,7 @@ HOMES = {
     "recipe": "adlm.recipes",
     "task": "adlm.reasoning.tasks",
     "method": "adlm.reasoning.methods",
+    "result": ("adlm.eval", "adlm.reasoning", "adlm.studies"),
 }
 _tables: dict[str, dict[str, Any]] = {axis: {} for axis in HOMES}
 _allowed: set[str] = set()  # names of code outside the tree
@@ -60,9 +61,11 @@ def register(axis: str, name: str) -> Callable[[T], T]:
 
 def names(axis: str) -> list[str]:
     """All names of an axis."""
-    home = importlib.import_module(HOMES[axis])
-    for module in pkgutil.iter_modules(home.__path__, home.__name__ + "."):
-        importlib.import_module(module.name)
+    homes = HOMES[axis]
+    for package in (homes,) if isinstance(homes, str) else homes:
+        home = importlib.import_module(package)
+        for module in pkgutil.iter_modules(home.__path__, home.__name__ + "."):
+            importlib.import_module(module.name)
     return sorted(_tables[axis])
 
 

@@ -1,4 +1,8 @@
-"""Result files: JSON, written in one move, with the machine and versions that made them."""
+"""Result files: JSON, written in one move, with the machine and versions that made them.
+
+A result is a frozen dataclass. Its fields are the fields of its file, `from_json` reads the file
+back with every type checked, and `section` is what the terminal, the report page and the docs show.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,69 @@ import json
 import os
 import subprocess
 import uuid
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
+
+import msgspec
 
 from adlm.device import machine
 from adlm.errors import UserError
+from adlm.viz.page import Section
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a command measured, and where, when and by which version.
+
+    A subclass names its `command` and adds its figures as fields, with a default for what files of
+    older versions lack; `@register("result", command)` lets the report find it.
+
+    Example:
+        >>> @dataclass(frozen=True, kw_only=True)
+        ... class Count(Result):
+        ...     command: ClassVar[str] = "count"
+        ...     tokens: int
+        >>> Count.from_json(Count(tokens=3).to_json()) == Count(tokens=3)
+        True
+        >>> Count.from_json({"tokens": "three"}, "count.json")
+        Traceback (most recent call last):
+        adlm.errors.UserError: count.json is not a result of 'count': Expected `int`, got `str` ...
+    """
+
+    command: ClassVar[str]
+    version: ClassVar[int] = 1  # of the file's form
+    device: str = ""
+    precision: str = ""
+    machine: dict[str, Any] = field(default_factory=dict)
+    date: str | None = None
+    commit: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields of the file; a number that is not finite is null."""
+        plain = msgspec.json.decode(msgspec.json.encode(self))
+        return {"command": self.command, "version": self.version, **plain}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any], where: str | Path = "the result") -> Self:
+        """The result that a file holds; `where` names it in the sentence if it holds none."""
+        try:
+            return msgspec.convert(values, cls)
+        except msgspec.ValidationError as error:
+            raise UserError(f"{where} is not a result of '{cls.command}': {error}") from None
+
+    def stamped(self, device: str, precision: str) -> Self:
+        """The same with this machine, date and commit."""
+        return replace(self, **stamped({}, device, precision))
+
+    def save(self, path: Path) -> None:
+        """Write the file, whole or not at all."""
+        write_json(path, self.to_json())
+
+    def section(self, name: str) -> Section:
+        """What is shown of it: a table, notes, texts, plots; `name` is the file's, without .json."""
+        raise NotImplementedError
 
 
 def write_json(path: Path, values: Any) -> None:
