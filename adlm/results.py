@@ -72,7 +72,7 @@ class Result:
         write_json(path, self.to_json())
 
     def section(self, name: str) -> Section:
-        """What is shown of it: a table, notes, texts, plots; `name` is the file's, without .json."""
+        """What is shown of it: table, notes, texts, plots; `name` is the file's, without .json."""
         raise NotImplementedError
 
 
