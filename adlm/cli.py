@@ -27,13 +27,25 @@ from adlm.errors import UserError, nearest
 COMMANDS = {
     "quickstart": ("quickstart:start", "train small models on the default corpus and compare them"),
     "train": ("train:start", "train a recipe into a folder; resumable"),
-    "eval likelihood": ("eval_likelihood:eval_likelihood", "perplexity of text, with its standard error"),
+    "eval likelihood": (
+        "eval_likelihood:eval_likelihood",
+        "perplexity of text, with its standard error",
+    ),
     "eval zeroshot": ("eval_zeroshot:eval_zeroshot", "perplexity on the zero-shot sets"),
     "eval anchors": ("eval_anchors:eval_anchors", "how good anchors are, and what poor ones do"),
-    "eval samples": ("eval_samples:eval_samples", "generative perplexity, entropy, repetition and MAUVE"),
-    "eval efficiency": ("eval_efficiency:eval_efficiency", "what generation costs, and the quality it buys"),
+    "eval samples": (
+        "eval_samples:eval_samples",
+        "generative perplexity, entropy, repetition and MAUVE",
+    ),
+    "eval efficiency": (
+        "eval_efficiency:eval_efficiency",
+        "what generation costs, and the quality it buys",
+    ),
     "eval harness": ("eval_harness:eval_harness", "tasks of the lm-evaluation-harness"),
-    "eval humaneval": ("eval_humaneval:eval_humaneval", "write and infill HumanEval programs, run their tests"),
+    "eval humaneval": (
+        "eval_humaneval:eval_humaneval",
+        "write and infill HumanEval programs, run their tests",
+    ),
     "eval suite": ("eval_suite:eval_suite", "all of these on several runs, and one report"),
     "report": ("report:start", "one page of runs and result files"),
     "sample": ("sample:start", "generate texts from a checkpoint"),

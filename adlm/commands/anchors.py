@@ -7,13 +7,13 @@ import torch
 from rich.console import Console
 from rich.text import Text
 
-from adlm.commands.likelihood import DataChoice
 from adlm.config import AnchorConfig, DataConfig, check
 from adlm.data.cache import TokenStore
 from adlm.data.corpus import open_rows, open_vocab
 from adlm.data.pack import pack
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
+from adlm.eval.likelihood import DataChoice
 from adlm.process.anchors import Anchors, Table
 from adlm.types import Batch
 

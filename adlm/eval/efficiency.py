@@ -143,7 +143,8 @@ class EfficiencyResult(Result):
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """The cases, a row each."""
-        header = "model,steps,L x batch,ms a text,passes,GFLOP,MiB,gen. PPL,entropy".split(",")
+        header = ["model", "steps", "L x batch", "ms a text", "passes", "GFLOP", "MiB"]
+        header += ["gen. PPL", "entropy"]
         rows = [
             [
                 f"{c.objective}, {c.sampler}",

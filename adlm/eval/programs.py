@@ -1,6 +1,4 @@
-"""HumanEval: programs written after a prompt or into a hole, and the share that passes the tests.
-
-    pass@k = mean over tasks of 1 - C(n - c, k) / C(n, k)        n programs, c of which pass
+"""HumanEval's tasks: what a model gets of one, and the program that its answer makes.
 
 `complete` writes the function after its signature. `infill` masks one line of the known solution
 and keeps the rest; the hole has as many tokens as that line.
@@ -11,14 +9,12 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-import math
 import re
 import warnings
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -27,13 +23,11 @@ from adlm.data import files
 from adlm.data.sources import data_dirs
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
-from adlm.results import write_text
 from adlm.samplers import template
 
 FILES = ("HumanEval.jsonl.gz", "HumanEval.jsonl")
 HUB = "openai/openai_humaneval"
 STOP = re.compile(r"^(?:def |async def |class |if __name__|print\()", re.M)
-VERDICTS = ("passed", "failed", "raised", "timeout", "no_syntax", "no_room")
 
 
 @dataclass(frozen=True)
@@ -191,9 +185,9 @@ def truncate(text: str) -> str:
 
 
 def program(task: Task, mode: str, seed: int, text: str) -> str:
-    """The whole program: it ends without an error if the completion is right."""
+    """The program that a completion makes; it defines the task's function."""
     before, _, after = around(task, mode, seed)
-    return f"{before}{text}{after}\n{task.test}\ncheck({task.entry_point})\n"
+    return f"{before}{text}{after}\n"
 
 
 def parses(source: str) -> bool:
@@ -205,42 +199,3 @@ def parses(source: str) -> bool:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return False
     return True
-
-
-def pass_at(n: int, right: int, k: int) -> float:
-    """The chance that of k programs drawn out of n at least one is among the right ones.
-
-    Example:
-        >>> pass_at(4, 1, 2)
-        0.5
-    """
-    return 1 - math.comb(n - right, k) / math.comb(n, k)
-
-
-def summary(verdicts: list[list[str]]) -> dict[str, Any]:
-    """pass@k with its standard error over tasks, and how the programs ended."""
-    n = len(verdicts[0])
-    out: dict[str, Any] = {"pass_at": {}}
-    for k in (k for k in (1, 10, 100) if k <= n):
-        each = np.array([pass_at(n, row.count("passed"), k) for row in verdicts])
-        error = float(each.std(ddof=1) / math.sqrt(len(each))) if len(each) > 1 else None
-        out["pass_at"][str(k)] = {"mean": float(each.mean()), "stderr": error}
-    every = [v for row in verdicts for v in row]
-    out["shares"] = {name: every.count(name) / len(every) for name in VERDICTS}
-    return out
-
-
-def known(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """The completions that an earlier run with these settings wrote, by task."""
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")[:-1]  # a half-written line has no end
-        head, *records = [json.loads(line) for line in lines]
-        return {r["task_id"]: r for r in records} if head == {"settings": settings} else {}
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
-
-
-def begin(path: Path, settings: dict[str, Any], records: dict[str, Any]) -> None:
-    """A file of completions with what is known; those of other settings are replaced."""
-    lines = [{"settings": settings}, *records.values()]
-    write_text(path, "".join(json.dumps(line) + "\n" for line in lines))

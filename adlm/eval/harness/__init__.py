@@ -61,7 +61,7 @@ class HarnessResult(Result):
     adlm_likelihood: str
     adlm_draws: int
     adlm_mean_stderr_nats: float
-    results: dict[str, dict[str, str | int | float]]
+    results: dict[str, dict[str, object]]
 
     def section(self, name: str) -> Section:
         rows = []
