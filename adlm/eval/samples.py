@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -106,7 +106,7 @@ class SamplesResult(Result):
         header = ["texts", "generative PPL", "entropy (nats)", "distinct-2", "repetition", "MAUVE"]
         return Section("Samples", header, rows, notes, self.examples)
 
-    def with_row(self, name: str, **more: object) -> SamplesResult:
+    def with_row(self, name: str, **more: Any) -> SamplesResult:
         """The same with more figures of one set of texts."""
         return replace(self, rows={**self.rows, name: replace(self.rows[name], **more)})
 

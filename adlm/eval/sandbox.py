@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from adlm.errors import UserError
 from adlm.eval import walls
@@ -143,7 +144,7 @@ def _run(program: str, limits: Limits, way: str, handles: Sequence[int] = ()) ->
         plan = {"isolation": inner, "home": home, "pipe": tell, **asdict(limits)}
         words = [PYTHON, "-I", "-S", "-B", "-c", Path(walls.__file__).read_text(encoding="utf-8")]
         words.append(json.dumps(plan))
-        own = {}
+        own: dict[str, Any] = {}
         if way == "bubblewrap":
             words = [*_bubblewrap(limits, hold), "--", *words]
             if os.geteuid() == 0:  # the kernel holds only others to their number of processes
