@@ -24,7 +24,7 @@ from adlm.models import checkpoint
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
 from adlm.objectives.likelihood import evaluator, score, spread
-from adlm.process.anchors import Anchors, on_cpu
+from adlm.process.anchors import Anchors
 from adlm.progress import console
 from adlm.registry import register
 from adlm.results import Result
@@ -177,8 +177,8 @@ def measure(
     data = open_rows(model.config.data, settings.split, model.vocab)
     index = spread(len(data), settings.rows)
     batches = [data.batch(part) for part in np.array_split(index, max(1, len(index) // 64))]
-    rule, table = Anchors(model.config.anchor, model.vocab), on_cpu(net.table())
-    lens = Lens(batches, rule, table, model.vocab.mask, settings.seed, device, precision)
+    rule, mask = Anchors(model.config.anchor, model.vocab), model.vocab.mask
+    lens = Lens(batches, rule, model.counts, mask, settings.seed, device, precision)
     console.print("predictions by masking ratio")
     result = AnchorsResult(
         checkpoint=place,

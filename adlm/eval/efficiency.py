@@ -24,7 +24,7 @@ from adlm.eval.judge import SMALL, Judge
 from adlm.eval.settings import Computing
 from adlm.eval.texts import Texts, describe
 from adlm.models import checkpoint
-from adlm.models.sizes import flops_per_token
+from adlm.models.cost import flops_per_token
 from adlm.progress import console
 from adlm.registry import register
 from adlm.results import Result

@@ -13,8 +13,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from adlm import api
 from adlm import device as devices
-from adlm.api import Model
 from adlm.config import check, to_dict
 from adlm.errors import UserError
 from adlm.eval import programs, sandbox
@@ -23,7 +23,6 @@ from adlm.eval.examine import examine
 from adlm.eval.programs import Task
 from adlm.eval.sandbox import Limits, Walls
 from adlm.models.checkpoint import Checkpoint
-from adlm.models.hub import load_model
 from adlm.progress import Bar
 from adlm.registry import register
 from adlm.results import Result
@@ -184,9 +183,8 @@ def measure(
         "tokens": settings.tokens,
         "sampling": {**sampling, "precision": precision},
     }
-    model = Model(load_model(saved, device), saved.vocab, saved.config, device, saved.lengths())
     how = Writing(mode, settings.tokens, settings.sampling)
-    written = write(model, tasks, how, Store(store, same))
+    written = write(api.load(saved.path, device), tasks, how, Store(store, same))
     sources = [
         [programs.program(task, mode, settings.seed, text) for text in record.completions]
         for task, record in zip(tasks, written, strict=True)

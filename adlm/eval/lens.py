@@ -14,12 +14,15 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from adlm.data.counts import CorpusCounts
 from adlm.device import autocast
 from adlm.eval.damage import Damaged
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
+from adlm.nn.context import Context
+from adlm.nn.layout import Layout
 from adlm.objectives.subs import log_probabilities
-from adlm.process.anchors import Anchors, Table
+from adlm.process.anchors import Anchors
 from adlm.types import Batch
 
 BINS = 10  # of the calibration error
@@ -113,12 +116,10 @@ def states(
     name: str, model: Denoiser, z: Tensor, segment: Tensor, at: Tensor
 ) -> Iterator[tuple[str, Tensor, nn.Linear]]:
     """(network, (N, D) states, their head) at the positions `at`."""
-    if isinstance(model, Anchored):
-        anchor, h = model.states(z, segment, wanted=at)
-        yield "anchor network", anchor[at], model.anchor_head
-        yield name, h, model.head
-    else:
-        yield name, model.hidden(z, segment, wanted=at), model.head
+    found = model(z, Context(Layout(model.causal, segment), wanted=at))
+    if isinstance(model, Anchored) and found.anchor is not None:
+        yield "anchor network", found.anchor[at], model.anchor_head
+    yield name, found.denoiser, model.head
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ class Lens:
 
     batches: list[Batch]
     rule: Anchors
-    table: Table | None
+    table: CorpusCounts | None
     mask: int
     seed: int = 0
     device: str = "cpu"
@@ -188,7 +189,8 @@ class Lens:
         right = total = 0
         for batch in self.batches:
             z, hidden = masked(batch, 0.5, self.mask, generator)
-            model.states(z.to(self.device), segments(batch).to(self.device))
+            layout = Layout(model.causal, segments(batch).to(self.device))
+            model(z.to(self.device), Context(layout))
             chosen = hidden & self.rule(batch.x, batch.valid, self.table)
             logits = model.anchor_head(bridge.seen[0][chosen.to(self.device)].float())
             logits[:, self.mask] = -torch.inf

@@ -22,7 +22,7 @@ from adlm.errors import UserError
 from adlm.eval.settings import Scoring
 from adlm.models.checkpoint import Checkpoint
 from adlm.models.hub import load_model
-from adlm.objectives.base import Objective, make
+from adlm.objectives.base import Objective, make_objective
 from adlm.objectives.likelihood import Likelihood, evaluator, score, spread
 from adlm.objectives.mdlm import of_bound
 from adlm.registry import register
@@ -221,7 +221,7 @@ def measure(
 
 def recipe(config: Config, vocab: Vocab) -> Objective:
     """Make the objective that scores as the training did."""
-    return make(of_bound(config), vocab)
+    return make_objective(of_bound(config), vocab)
 
 
 def length_nats(rows: Rows, index: np.ndarray, lengths: Lengths) -> np.ndarray:

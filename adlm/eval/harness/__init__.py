@@ -112,7 +112,11 @@ def measure(
         limit=settings.limit,
         **model.get_model_info(),
         results={
-            task: {k: v for k, v in row.items() if isinstance(v, str | int | float)}
+            task: {
+                k: float(v) if isinstance(v, float) else v  # numpy's too
+                for k, v in row.items()
+                if isinstance(v, str | int | float)
+            }
             for task, row in found["results"].items()
         },
     ).stamped(devices.pick(settings.device), "fp32")
