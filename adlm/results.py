@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import subprocess
-import tempfile
 import uuid
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -111,8 +110,9 @@ def try_place(path: Path) -> None:
     made = [folder for folder in path.parents if not folder.exists()]  # innermost first
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
+        tried = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+        tried.write_bytes(b"")
+        tried.unlink()
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror or error}") from None
     finally:

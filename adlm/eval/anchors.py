@@ -11,14 +11,14 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from adlm import api
-from adlm.config import check, to_dict
+from adlm.config import check
 from adlm.data.corpus import open_rows
 from adlm.data.pack import Rows
 from adlm.errors import UserError
+from adlm.eval.base import CheckpointResult, Computing, about
 from adlm.eval.damage import DAMAGES, damaged
 from adlm.eval.judge import Judge
 from adlm.eval.lens import Band, Lens, RatioFigures
-from adlm.eval.settings import Computing
 from adlm.eval.texts import Texts, describe
 from adlm.models import checkpoint
 from adlm.models.anchored import Anchored
@@ -27,7 +27,6 @@ from adlm.objectives.likelihood import evaluator, score, spread
 from adlm.process.anchors import Anchors
 from adlm.progress import console
 from adlm.registry import register
-from adlm.results import Result
 from adlm.samplers import template
 from adlm.samplers.generate import Settings
 from adlm.viz.page import Section
@@ -84,14 +83,11 @@ class Harm:
 
 @register("result", "eval anchors")
 @dataclass(frozen=True, kw_only=True)
-class AnchorsResult(Result):
+class AnchorsResult(CheckpointResult):
     """Predictions by masking ratio, anchors by frequency, and harm by damage."""
 
     command: ClassVar[str] = "eval anchors"
-    checkpoint: str
-    checkpoint_hash: str
     plain: str | None = None
-    config: dict[str, object]
     data_hash: str
     split: str
     rows: int
@@ -181,10 +177,8 @@ def measure(
     lens = Lens(batches, rule, model.counts, mask, settings.seed, device, precision)
     console.print("predictions by masking ratio")
     result = AnchorsResult(
-        checkpoint=place,
-        checkpoint_hash=checkpoint.load(place).hash,
+        **about(checkpoint.load(place)) | {"checkpoint": place},
         plain=settings.plain,
-        config=to_dict(model.config),
         data_hash=data.store.key,
         split=settings.split,
         rows=len(index),

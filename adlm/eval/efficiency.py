@@ -20,8 +20,8 @@ import torch
 from adlm import api, registry
 from adlm.config import Config, check, to_dict
 from adlm.errors import UserError
+from adlm.eval.base import Computing
 from adlm.eval.judge import SMALL, Judge
-from adlm.eval.settings import Computing
 from adlm.eval.texts import Texts, describe
 from adlm.models import checkpoint
 from adlm.models.cost import flops_per_token

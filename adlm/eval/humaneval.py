@@ -18,6 +18,7 @@ from adlm import device as devices
 from adlm.config import check, to_dict
 from adlm.errors import UserError
 from adlm.eval import programs, sandbox
+from adlm.eval.base import CheckpointResult, about
 from adlm.eval.completions import Store, Writing, write
 from adlm.eval.examine import examine
 from adlm.eval.programs import Task
@@ -25,7 +26,6 @@ from adlm.eval.sandbox import Limits, Walls
 from adlm.models.checkpoint import Checkpoint
 from adlm.progress import Bar
 from adlm.registry import register
-from adlm.results import Result
 from adlm.samplers.generate import Settings, samplers_for
 from adlm.viz.page import Section
 from adlm.viz.table import spread
@@ -104,18 +104,14 @@ class PassRate:
 
 @register("result", "eval humaneval")
 @dataclass(frozen=True, kw_only=True)
-class HumanevalResult(Result):
+class HumanevalResult(CheckpointResult):
     """How many programs parse and, if they were run, pass."""
 
     command: ClassVar[str] = "eval humaneval"
-    checkpoint: str | None = None
-    checkpoint_hash: str | None = None
-    tokenizer_hash: str | None = None
     data_hash: str | None = None
     mode: str
     tokens: int | None = None
     sampling: dict[str, object] = field(default_factory=dict)
-    config: dict[str, object] = field(default_factory=dict)
     seed: int | None = None
     n: int
     tasks: int
@@ -191,9 +187,7 @@ def measure(
     ]
     python = sum(programs.parses(source) for row in sources for source in row)
     result = HumanevalResult(
-        **same,  # type: ignore[arg-type]
-        checkpoint=saved.path.name,
-        config=to_dict(saved.config),
+        **about(saved) | same,
         seed=settings.seed,
         n=settings.n,
         tasks=len(tasks),

@@ -13,20 +13,19 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from adlm.config import Config, DataConfig, to_dict
+from adlm.config import Config, DataConfig
 from adlm.data.corpus import open_rows, open_vocab
 from adlm.data.lengths import Lengths
 from adlm.data.pack import Rows
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
-from adlm.eval.settings import Scoring
+from adlm.eval.base import CheckpointResult, Scoring, about
 from adlm.models.checkpoint import Checkpoint
 from adlm.models.hub import load_model
 from adlm.objectives.base import Objective, make_objective
 from adlm.objectives.likelihood import Likelihood, evaluator, score, spread
 from adlm.objectives.mdlm import of_bound
 from adlm.registry import register
-from adlm.results import Result
 from adlm.viz import table
 from adlm.viz.page import Section
 
@@ -141,17 +140,13 @@ class ScoredText(Figures):
 
 @register("result", "eval likelihood")
 @dataclass(frozen=True, kw_only=True)
-class LikelihoodResult(ScoredText, Result):
+class LikelihoodResult(ScoredText, CheckpointResult):
     """The likelihood of a text under a checkpoint."""
 
     command: ClassVar[str] = "eval likelihood"
     data: str
     split: str
     data_hash: str
-    checkpoint: str
-    checkpoint_hash: str
-    tokenizer_hash: str
-    config: dict[str, object]
     length: int
     packing: str
     limit: int
@@ -208,10 +203,7 @@ def measure(
         data=chosen.name,
         split=settings.split,
         data_hash=rows.store.key,
-        checkpoint=saved.path.name,
-        checkpoint_hash=saved.hash,
-        tokenizer_hash=saved.vocab.hash,
-        config=to_dict(saved.config),
+        **about(saved),
         length=chosen.length,
         packing=chosen.packing,
         limit=settings.limit,

@@ -17,12 +17,12 @@ from adlm import api
 from adlm import device as devices
 from adlm.config import check, to_dict
 from adlm.data.corpus import open_rows
+from adlm.eval.base import CheckpointResult, about
 from adlm.eval.judge import SMALL, Features, Judge, Sentences
 from adlm.eval.mauve import FEWEST, Mauve, mauve
 from adlm.eval.texts import TextFigures, Texts, describe, read, references
 from adlm.models import checkpoint
 from adlm.registry import register
-from adlm.results import Result
 from adlm.samplers import template
 from adlm.samplers.generate import Settings
 from adlm.viz.page import Section
@@ -73,14 +73,11 @@ class JudgedTexts(TextFigures):
 
 @register("result", "eval samples")
 @dataclass(frozen=True, kw_only=True)
-class SamplesResult(Result):
+class SamplesResult(CheckpointResult):
     """Samples and real texts under the same figures."""
 
     command: ClassVar[str] = "eval samples"
-    checkpoint: str | None = None  # of texts that a checkpoint wrote
-    checkpoint_hash: str | None = None
-    config: dict[str, object] | None = None
-    data_hash: str | None = None
+    data_hash: str | None = None  # of texts that a checkpoint wrote
     sampling: dict[str, object] | None = None
     nfe: float | None = None
     seconds: float | None = None
@@ -155,9 +152,7 @@ def write_texts(place: str, settings: SamplesSettings) -> tuple[Texts, Texts, Sa
     real = references(rows, vocab, 2 * settings.n, least, settings.seed)
     made = model.write(template.after("", data.length, vocab), settings.sampling)
     result = SamplesResult(
-        checkpoint=place,
-        checkpoint_hash=checkpoint.load(place).hash,
-        config=to_dict(model.config),
+        **about(checkpoint.load(place)) | {"checkpoint": place},
         data_hash=rows.store.key,
         sampling={**to_dict(settings.sampling), "sampler": made.sampler},
         nfe=float(made.nfe.mean()),

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
-from adlm.config import DataConfig, check, to_dict
+from adlm.config import DataConfig, check
 from adlm.data import cache
 from adlm.data.corpus import open_rows
 from adlm.data.dataset import DataSet
@@ -20,14 +20,13 @@ from adlm.data.sources import find_local, open_source
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.eval import paper
+from adlm.eval.base import CheckpointResult, Scoring, about
 from adlm.eval.likelihood import ScoredText, describe
-from adlm.eval.settings import Scoring
 from adlm.models.checkpoint import Checkpoint
 from adlm.models.hub import load_model
 from adlm.objectives.likelihood import evaluator, score, spread
 from adlm.progress import console
 from adlm.registry import lookup, register
-from adlm.results import Result
 from adlm.viz.page import Section
 
 SUITE = (
@@ -108,14 +107,10 @@ class ScoredSet(ScoredText):
 
 @register("result", "eval zeroshot")
 @dataclass(frozen=True, kw_only=True)
-class ZeroshotResult(Result):
+class ZeroshotResult(CheckpointResult):
     """The sets that were scored, and why others were not."""
 
     command: ClassVar[str] = "eval zeroshot"
-    checkpoint: str
-    checkpoint_hash: str
-    tokenizer_hash: str
-    config: dict[str, object]
     length: int
     packing: str
     limit: int
@@ -156,10 +151,7 @@ def measure(
     check(3 <= length <= most, "--length", length, f"3 to {most}, the trained length")
     device, precision = settings.place()
     result = ZeroshotResult(
-        checkpoint=saved.path.name,
-        checkpoint_hash=saved.hash,
-        tokenizer_hash=saved.vocab.hash,
-        config=to_dict(saved.config),
+        **about(saved),
         length=length,
         packing=settings.packing,
         limit=settings.limit,

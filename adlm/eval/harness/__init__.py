@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from adlm import device as devices
-from adlm.config import check, to_dict
+from adlm.config import check
 from adlm.errors import UserError, need
+from adlm.eval.base import CheckpointResult, about
 from adlm.models.checkpoint import Checkpoint
 from adlm.registry import register
-from adlm.results import Result
 from adlm.viz.page import Section
 
 
@@ -48,13 +48,10 @@ class HarnessSettings:
 
 @register("result", "eval harness")
 @dataclass(frozen=True, kw_only=True)
-class HarnessResult(Result):
+class HarnessResult(CheckpointResult):
     """What the harness found, task by task."""
 
     command: ClassVar[str] = "eval harness"
-    checkpoint: str
-    checkpoint_hash: str
-    config: dict[str, object]
     seed: int
     limit: int | None = None
     adlm_objective: str
@@ -105,9 +102,7 @@ def measure(
         log_samples=False,
     )
     return HarnessResult(
-        checkpoint=saved.path.name,
-        checkpoint_hash=saved.hash,
-        config=to_dict(saved.config),
+        **about(saved),
         seed=settings.seed,
         limit=settings.limit,
         **model.get_model_info(),

@@ -1,12 +1,14 @@
-"""Options that several evaluations share."""
+"""Options and fields that several evaluations share."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from adlm import device as devices
-from adlm.config import check
+from adlm.config import check, to_dict
+from adlm.models.checkpoint import Checkpoint
+from adlm.results import Result
 
 
 @dataclass(frozen=True)
@@ -51,3 +53,23 @@ class Scoring(Computing):
         check(self.limit >= 0, "--limit", self.limit, "0 (all rows) or more")
         check(self.batch >= 1, "--batch", self.batch, "at least 1")
         super().__post_init__()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointResult(Result):
+    """What was measured of one checkpoint."""
+
+    checkpoint: str | None = None  # None: samples from a file
+    checkpoint_hash: str | None = None
+    tokenizer_hash: str | None = None
+    config: dict[str, object] = field(default_factory=dict)
+
+
+def about(saved: Checkpoint) -> dict[str, Any]:
+    """The fields that tell a checkpoint."""
+    return {
+        "checkpoint": saved.path.name,
+        "checkpoint_hash": saved.hash,
+        "tokenizer_hash": saved.vocab.hash,
+        "config": to_dict(saved.config),
+    }
