@@ -25,7 +25,10 @@ from adlm.errors import UserError, nearest
 
 # name -> (where its function is, what it does)
 COMMANDS = {
-    "quickstart": ("quickstart:start", "train small models on the default corpus and compare them"),
+    "quickstart": (
+        "quickstart:quickstart",
+        "train small models on the default corpus and compare them",
+    ),
     "train": ("train:start", "train a recipe into a folder; resumable"),
     "eval likelihood": ("likelihood:start", "perplexity of text, with its standard error"),
     "eval zeroshot": ("zeroshot:start", "perplexity on the zero-shot sets"),
@@ -35,14 +38,20 @@ COMMANDS = {
     "eval harness": ("harness:start", "tasks of the lm-evaluation-harness"),
     "eval humaneval": ("humaneval:start", "write and infill HumanEval programs, run their tests"),
     "eval suite": ("suite:start", "all of these on several runs, and one report"),
-    "report": ("report:start", "one page of runs and result files"),
+    "report": ("report:report", "one page of runs and result files"),
     "sample": ("sample:start", "generate texts from a checkpoint"),
     "infill": ("sample:infill", "fill the holes of a text"),
     "watch": ("sample:watch", "see a text appear in the terminal, anchors coloured"),
     "anchors": ("anchors:start", "show a text with its anchors"),
-    "study anchoring": ("study:anchoring", "ADLM and A2R against their baselines, over seeds"),
-    "study ablate": ("study:ablate", "change one setting of anchoring at a time"),
-    "study times": ("study:times", "how MDLM learns best: times, weights, rates and batch"),
+    "study anchoring": (
+        "study_anchoring:study_anchoring",
+        "ADLM and A2R against their baselines, over seeds",
+    ),
+    "study ablate": ("study_ablate:study_ablate", "change one setting of anchoring at a time"),
+    "study times": (
+        "study_times:study_times",
+        "how MDLM learns best: times, weights, rates and batch",
+    ),
     "study reasoning": ("reason:study", "reasoning methods on one task, over seeds"),
     "reason train": ("reason:train", "train a model to reason: task x method"),
     "reason eval": ("reason:evaluate", "accuracy, sound traces and cost of a reasoning model"),

@@ -9,12 +9,12 @@ from adlm import device as devices
 from adlm.config import check, to_dict
 from adlm.eval.efficiency import cases, frontier, in_process, settings_of
 from adlm.eval.judge import SMALL, Judge
-from adlm.eval.report import mib
 from adlm.eval.samples import Texts, plain
 from adlm.models import checkpoint
 from adlm.progress import console
 from adlm.results import stamped, write_json
 from adlm.viz.plots import Line, curves, require
+from adlm.viz.table import mib
 
 
 def start(

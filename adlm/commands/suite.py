@@ -67,7 +67,7 @@ def start(
     part("efficiency", "all", partial(efficiency.start, runs, judge=judge))
     if not made:
         raise UserError("nothing could be measured")
-    report.start([str(p) for p in made], str(home / "eval-report.html"), "Measured")
+    report.report([str(p) for p in made], str(home / "eval-report.html"), "Measured")
 
 
 def finish(work: Callable[..., object], path: Path) -> None:
