@@ -92,12 +92,13 @@ class AnchoredStepBench(Result):
                 time = f"{statistics.median(times):.1f} ({min(times):.1f} to {max(times):.1f})"
                 work, memory = found.flops[model] / 1e12, found.peak_memory_mib[model]
                 rows.append([phase, model, time, f"{work:.2f}", f"{memory:,.0f}"])
-            for model, pair in found.against_literal.items():
-                notes.append(
-                    f"{phase}, {model}: {pair.as_fast:.2f}x as fast as literal "
-                    f"({pair.by_flops:.2f}x by FLOPs), {pair.memory:.2f} of its memory."
-                )
-            notes.append(f"{phase}: {found.time_of_plain:.2f}x the time of the plain model.")
+            said = [
+                f"{model} {pair.as_fast:.2f}x as fast as literal ({pair.by_flops:.2f}x by FLOPs) "
+                f"with {pair.memory:.2f} of its memory"
+                for model, pair in found.against_literal.items()
+            ]
+            plain = f"{found.time_of_plain:.2f}x the time of the plain model"
+            notes.append(f"{phase.capitalize()}: {'; '.join([*said, plain])}.")
         each = [f"{f.memory_rows} for the memory of {p}" for p, f in self.phases.items()]
         how = f"{self.rows} rows for the seconds, {', '.join(each)}; {self.precision}."
         note = (

@@ -14,9 +14,10 @@ TITLE, SHOWN = "adlm quickstart", "laptop-adlm"
 
 def page(result: QuickstartResult, home: Path) -> str:
     """report.html, one self-contained page."""
-    first, rows = result.section("In short"), result.rows
-    learning = Section("How they learnt", plots=first.plots)
-    short = replace(first, plots=[])
+    found, rows, about = result.section("In short"), result.rows, result.machine
+    where = f"{about['cpu']}, {about['cores']} cores, torch {about['torch']}, {result.precision}."
+    short = replace(found, plots=[], notes=[*found.notes[:-1], f"{found.notes[-1]} {where}"])
+    learning = Section("How they learnt", plots=found.plots)
     return to_html([short, seen(home), onwards(home), learning, written(rows), filled(rows)], TITLE)
 
 

@@ -142,13 +142,12 @@ class QuickstartResult(Result):
         return " ".join(said)
 
     def caption(self) -> str:
-        """What the signs of the table mean, and on which machine it was made."""
-        first, about = self.first, self.machine
+        """What the signs of the table mean."""
+        first = self.first
         return (
             f"Test split, {first.tokens:,} tokens; ± is one standard error over {first.se_over}. "
             "A diffusion model's perplexity is an upper bound (≤). One seed each: small "
-            "differences mean nothing; `adlm study anchoring` compares over seeds. "
-            f"{about['cpu']}, {about['cores']} cores, torch {about['torch']}, {self.precision}."
+            "differences mean nothing; `adlm study anchoring` compares over seeds."
         )
 
 

@@ -32,7 +32,7 @@ class Section:
 
 
 CODE = re.compile(r"`([^`]+)`")
-MARKS = re.compile(r"([\\`*_\[\]#|~])")  # characters that Markdown reads as its own
+MARKS = re.compile(r"([\\`*\[\]#|~]|(?<!\w)_|_(?!\w))")  # characters that Markdown reads as its own
 
 
 def to_html(sections: list[Section], title: str) -> str:
@@ -76,8 +76,8 @@ def with_code(text: str) -> str:
     r"""Text whose parts in backticks stay code; all else is shown as it is.
 
     Example:
-        >>> with_code("`a_b | c` and a_b")
-        '`a_b \\| c` and a\\_b'
+        >>> with_code("`_a | c` and _a")
+        '`_a \\| c` and \\_a'
     """
     parts = re.split(r"(`[^`]+`)", " ".join(text.splitlines()))
     return "".join(
