@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from adlm.registry import register
@@ -88,14 +88,15 @@ class QuickstartResult(Result):
     """All models of a quickstart."""
 
     command: ClassVar[str] = "quickstart"
-    rows: dict[str, QuickstartRow] = field(default_factory=dict)
+    rows: dict[str, QuickstartRow]
 
     @property
     def first(self) -> QuickstartRow:
-        return next(iter(self.rows.values()))
+        return list(self.rows.values())[0]  # noqa: RUF015, an IndexError where there is none
 
     def section(self, name: str) -> Section:
         """What came out, in a table and three notes, and how the models learnt."""
+        notes = [f"{self.budget()} {self.best()}", EXPLAINED, self.caption()]
         rows = [
             [
                 recipe,
@@ -117,7 +118,7 @@ class QuickstartResult(Result):
             name,
             ["model", "what it is", "parameters", "test perplexity", "bits a byte", "minutes"],
             rows,
-            [f"{self.budget()} {self.best()}", EXPLAINED, self.caption()],
+            notes,
             plots=[("validation perplexity against tokens", plot)],
             details={n: r.config | {"data_hash": r.data_hash} for n, r in self.rows.items()},
         )

@@ -45,7 +45,7 @@ def to_html(sections: list[Section], title: str) -> str:
     )
     environment.filters |= {
         "base64": lambda data: base64.b64encode(data).decode(),
-        "code": lambda text: Markup(CODE.sub(r"<code>\1</code>", escape(text))),
+        "code": lambda text: Markup(CODE.sub(r"<code>\1</code>", str(escape(text)))),
         "pretty": lambda values: json.dumps(values, indent=2),
     }
     template = files("adlm.viz").joinpath("page.html").read_text(encoding="utf-8")
