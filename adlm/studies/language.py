@@ -17,7 +17,7 @@ from adlm import device as devices
 from adlm.config import Config, from_dict, to_dict
 from adlm.data.corpus import open_vocab
 from adlm.measure import step_rate
-from adlm.models.sizes import parameters, training_flops
+from adlm.models.cost import parameters, training_flops
 from adlm.studies import pool, worker
 from adlm.studies.result import (
     MOST_LINES,

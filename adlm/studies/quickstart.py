@@ -18,7 +18,7 @@ from adlm.config import Config, check, from_dict, to_dict
 from adlm.data.vocab import nominal_size
 from adlm.locks import hold
 from adlm.models import checkpoint
-from adlm.models.sizes import training_flops
+from adlm.models.cost import training_flops
 from adlm.progress import Bar, console
 from adlm.recipes import recipe
 from adlm.results import read_json, write_json, write_text

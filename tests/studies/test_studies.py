@@ -17,7 +17,8 @@ from adlm.cli import main
 from adlm.config import to_dict
 from adlm.errors import UserError
 from adlm.locks import hold
-from adlm.models.sizes import flops_per_token, match, parameters, training_flops
+from adlm.models.cost import flops_per_token, parameters, training_flops
+from adlm.models.size import match
 from adlm.reasoning.plan import Settings
 from adlm.recipes import recipe
 from adlm.recipes.anchoring import anchored
