@@ -1,4 +1,4 @@
-"""Write results.md, cli.md and api.md of docs and the README's table from results and code.
+"""Write results.md, cli.md and api.md of docs, the README's tables and those of the studies.
 
 python docs/build.py            write
 python docs/build.py --check    exit 1 if what is written differs
@@ -90,6 +90,7 @@ def main() -> None:
         ROOT / "docs" / "cli.md": commands(),
         ROOT / "docs" / "api.md": api_page.page(),
         ROOT / "README.md": results_page.readme(),
+        **results_page.tables(),
     }
     if "--check" in sys.argv:
         stale = [

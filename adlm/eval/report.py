@@ -45,9 +45,9 @@ def gather(paths: list[Path]) -> list[Section]:
                 damaged.append(UserError(f"{part} cannot be read: {error.strerror}"))
     if damaged and not shown:
         raise damaged[0]
-    for error in damaged:
-        console.print(f"left out: {error}", soft_wrap=True, markup=False)
-    left_out = [Section("Left out", notes=[f"{error}." for error in damaged])]
+    for why in damaged:
+        console.print(f"left out: {why}", soft_wrap=True, markup=False)
+    left_out = [Section("Left out", notes=[f"{why}." for why in damaged])]
     return shown + (left_out if damaged else [])
 
 

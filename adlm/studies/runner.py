@@ -144,8 +144,7 @@ def write(result: Result, out: Path) -> None:
     """Write a study's JSON, and its table and plot beside it; print the table."""
     result.save(out)
     shown = result.section(out.stem)
-    table = markdown(shown)
-    write_text(out.with_suffix(".md"), table + "\n")
+    write_text(out.with_suffix(".md"), markdown(shown) + "\n")
     out.with_suffix(".png").write_bytes(shown.plots[0][1])
-    print(table)
+    print(shown.text())
     print(f"written to {out}, {out.with_suffix('.md')} and {out.with_suffix('.png')}")

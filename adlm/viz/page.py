@@ -30,6 +30,11 @@ class Section:
     commands: list[str] = field(default_factory=list)
     details: Any = None  # settings and hashes, folded away
 
+    def text(self) -> str:
+        """Table and notes for the terminal."""
+        table = [markdown_table(self.header, self.rows)] if self.rows else []
+        return "\n".join([*table, *self.notes])
+
 
 CODE = re.compile(r"`([^`]+)`")
 MARKS = re.compile(r"([\\`*\[\]#|~]|(?<!\w)_|_(?!\w))")  # characters that Markdown reads as its own
