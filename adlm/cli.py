@@ -25,7 +25,10 @@ from adlm.errors import UserError, nearest
 
 # name -> (where its function is, what it does)
 COMMANDS = {
-    "quickstart": ("quickstart:start", "train small models on the default corpus and compare them"),
+    "quickstart": (
+        "quickstart:quickstart",
+        "train small models on the default corpus and compare them",
+    ),
     "train": ("train:start", "train a recipe into a folder; resumable"),
     "eval likelihood": (
         "eval_likelihood:eval_likelihood",
@@ -47,14 +50,20 @@ COMMANDS = {
         "write and infill HumanEval programs, run their tests",
     ),
     "eval suite": ("eval_suite:eval_suite", "all of these on several runs, and one report"),
-    "report": ("report:start", "one page of runs and result files"),
+    "report": ("report:report", "one page of runs and result files"),
     "sample": ("sample:start", "generate texts from a checkpoint"),
     "infill": ("sample:infill", "fill the holes of a text"),
     "watch": ("sample:watch", "see a text appear in the terminal, anchors coloured"),
     "anchors": ("anchors:start", "show a text with its anchors"),
-    "study anchoring": ("study:anchoring", "ADLM and A2R against their baselines, over seeds"),
-    "study ablate": ("study:ablate", "change one setting of anchoring at a time"),
-    "study times": ("study:times", "how MDLM learns best: times, weights, rates and batch"),
+    "study anchoring": (
+        "study_anchoring:study_anchoring",
+        "ADLM and A2R against their baselines, over seeds",
+    ),
+    "study ablate": ("study_ablate:study_ablate", "change one setting of anchoring at a time"),
+    "study times": (
+        "study_times:study_times",
+        "how MDLM learns best: times, weights, rates and batch",
+    ),
     "study reasoning": ("reason:study", "reasoning methods on one task, over seeds"),
     "reason train": ("reason:train", "train a model to reason: task x method"),
     "reason eval": ("reason:evaluate", "accuracy, sound traces and cost of a reasoning model"),

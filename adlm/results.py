@@ -63,6 +63,11 @@ class Result:
         except msgspec.ValidationError as error:
             raise UserError(f"{where} is not a result of '{cls.command}': {error}") from None
 
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The result in a file."""
+        return cls.from_json(read_json(path), path)
+
     def stamped(self, device: str, precision: str) -> Self:
         """The same with this machine, date and commit."""
         return replace(self, **stamped({}, device, precision))
@@ -78,6 +83,19 @@ class Result:
     def text(self) -> str:
         """What the terminal shows of it."""
         return self.section("").text()
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; UserError where there is none."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise UserError(f"{path} is not a JSON file") from None
+    if not isinstance(found, dict):
+        raise UserError(f"{path} is not a result file: it holds no object")
+    return found
 
 
 def write_json(path: Path, values: Any) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from adlm.commands import report
 from adlm.commands.eval_anchors import eval_anchors
 from adlm.commands.eval_efficiency import eval_efficiency
 from adlm.commands.eval_likelihood import eval_likelihood
 from adlm.commands.eval_samples import eval_samples
 from adlm.commands.eval_zeroshot import eval_zeroshot
+from adlm.commands.report import report
 from adlm.config import check
 from adlm.errors import UserError
 from adlm.eval.anchors import AnchorsSettings
@@ -66,4 +66,4 @@ def eval_suite(
     cost = EfficiencySettings(judge=judge)
     parts.append(Part("efficiency", "all", partial(eval_efficiency, runs, cost)))
     made = run(parts, Path(out))
-    report.start([str(p) for p in made], str(Path(out) / "eval-report.html"), "Measured")
+    report([str(p) for p in made], str(Path(out) / "eval-report.html"), "Measured")

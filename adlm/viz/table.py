@@ -58,7 +58,8 @@ def terminal_table(header: list[str], rows: list[list[str]], title: str = "") ->
 
     made = Table(title=title or None)
     for name in header:
-        made.add_column(name, justify="left" if name in WORDY else "right")
+        wordy = name in WORDY
+        made.add_column(name, justify="left" if wordy else "right", no_wrap=not wordy)
     for row in rows:
         made.add_row(*map(Text, row))
     return made
