@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args, get_origin
+from dataclasses import replace
+from typing import Literal
 
-from adlm.cli import AXES, COMMANDS, Option, load, options_of, parser_of, short_forms
-from adlm.commands.plan import GPUS
+from adlm.budget import GPUS
+from adlm.cli import COMMANDS, options_of, short_forms
 from adlm.models.sizes import SIZES
+from adlm.options import AXES, Option, choices
 from adlm.registry import names
 
 BASH = """\
@@ -42,7 +44,7 @@ complete -o filenames -F _adlm adlm
 """
 
 
-def start(shell: Literal["bash", "zsh", "fish"] = "bash") -> None:
+def completion(shell: Literal["bash", "zsh", "fish"] = "bash") -> None:
     """Print a script that completes commands, options and their values, recipes, tasks and methods.
 
     bash: `adlm completion > ~/.adlm-complete.bash`, then `source ~/.adlm-complete.bash` in
@@ -63,8 +65,7 @@ def start(shell: Literal["bash", "zsh", "fish"] = "bash") -> None:
 def all_options(name: str) -> list[Option]:
     """The options of a command and their short forms."""
     own = {option.name: option for option in options_of(name)}
-    short = short_forms(parser_of(load(name), name, []))
-    known = {k: own[v]._replace(name=k) for k, v in short.items() if v in own}
+    known = {k: replace(own[v], name=k) for k, v in short_forms(name).items() if v in own}
     return [*own.values(), *known.values()]
 
 
@@ -83,18 +84,6 @@ def values_of(option: Option) -> list[str]:
         "precision": ["auto", "bf16", "fp32"],
     }
     return choices(option.kind) or listed.get(name, [])
-
-
-def choices(kind: Any) -> list[str]:
-    """The values of a Literal, alone or in a union.
-
-    Example:
-        >>> choices(Literal["row", "document"] | None)
-        ['row', 'document']
-    """
-    if get_origin(kind) is Literal:
-        return [str(value) for value in get_args(kind)]
-    return [value for part in get_args(kind) for value in choices(part)]
 
 
 def seconds() -> dict[str, list[str]]:

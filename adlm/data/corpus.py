@@ -6,6 +6,8 @@ import hashlib
 import os
 from pathlib import Path
 
+import numpy as np
+
 from adlm.config import DataConfig
 from adlm.data import cache, vocab
 from adlm.data.pack import Rows, pack
@@ -59,3 +61,11 @@ def open_rows(config: DataConfig, split: str, words: Vocab) -> Rows:
             f"which has {len(store.tokens)} tokens"
         )
     return pack(store, words, config.length, config.packing, config.attend)
+
+
+def text_rows(text: str, words: Vocab, length: int) -> Rows:
+    """Cut a text of one's own into rows."""
+    if not text.strip():
+        raise UserError("the text is empty")
+    ids = words.encode([text])[0]
+    return pack(cache.TokenStore(ids, np.array([len(ids)]), 0, ""), words, length, "wrap")

@@ -64,6 +64,11 @@ class Rows:
         segment = torch.from_numpy(self._segments(x, valid)) if self.by_document else None
         return Batch(torch.from_numpy(x), torch.from_numpy(valid), segment)
 
+    def spread(self, count: int | None = None) -> Batch:
+        """Return `count` rows, spread evenly over all; by default, or of fewer, all."""
+        count = min(count or len(self), len(self))
+        return self.batch(np.arange(count) * len(self) // count)
+
     def _segments(self, x: np.ndarray, valid: np.ndarray) -> np.ndarray:
         """(B, L) number of the document within the row: it grows after each EOS; -1 = padding."""
         ended = np.cumsum(x == self.eos, axis=1)
