@@ -27,7 +27,7 @@ def pick(name: str = "auto") -> str:
         return "mps" if apple else "cpu"
     if name == "cpu" or (name == "mps" and apple):
         return name
-    if not re.fullmatch(r"auto|mps|cuda(:\d+)?", name):
+    if not re.fullmatch(r"auto|mps|cuda(:[0-9]{1,4})?", name):
         raise UserError(f"device must be auto, cpu, mps, cuda or cuda:N, found '{name}'")
     if name == "mps":
         raise UserError("device 'mps' was asked for, but this machine has no Apple GPU")
@@ -101,7 +101,7 @@ def machine(device: str = "cpu") -> dict[str, Any]:
         "gpu": gpu_name(device),
         "system": platform.system(),
         "python": platform.python_version(),
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
         "adlm": __version__,
     }
 

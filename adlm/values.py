@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -21,6 +23,20 @@ PLAIN = {
     dict: "names with values, such as {name: 1}",
 }
 MOST = 60  # characters of a wrong value that a sentence repeats
+
+
+def check(ok: bool, name: str, value: object, right: str) -> None:
+    """Raise UserError on the field `name` unless ok."""
+    if not ok:
+        raise UserError(f"{name} must be {right}, found {short(value)}")
+
+
+def check_sizes(config: Any, section: str, least: int, **most: int) -> None:
+    """Raise UserError unless each field named in `most` is from `least` to that number."""
+    for name, limit in most.items():
+        value = getattr(config, name)
+        check(value >= least, f"{section}.{name}", value, f"at least {least}")
+        check(value <= limit, f"{section}.{name}", value, f"at most {limit:,}")
 
 
 def typed(value: Any, kind: Any, name: str, strict: bool = True) -> Any:
@@ -38,9 +54,47 @@ def typed(value: Any, kind: Any, name: str, strict: bool = True) -> Any:
     except msgspec.ValidationError:
         made = math.nan
     items = made if isinstance(made, list | tuple) else [made]
-    if any(isinstance(item, float) and not math.isfinite(item) for item in items):
-        raise UserError(f"{name} must be {described(kind)}, found {short(value)}")
+    wrong = any(isinstance(item, float) and not math.isfinite(item) for item in items)
+    check(not wrong, name, value, described(kind))
     return made
+
+
+def read_object(path: Path, cls: type) -> Any:
+    """Read a dataclass object from a JSON file, or raise UserError."""
+    try:
+        values = msgspec.json.decode(path.read_bytes())  # refuses NaN and Infinity
+    except (OSError, msgspec.DecodeError, RecursionError) as error:
+        raise UserError(f"{path} is damaged ({error})") from None
+    return typed_object(values, cls, path)
+
+
+def typed_object(values: Any, cls: type, where: str | Path) -> Any:
+    """Return a dataclass object from plain JSON types, or raise UserError that names the file."""
+    check(isinstance(values, dict), str(where), values, "an object")
+    try:
+        return typed_fields(values, cls)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
+
+
+def typed_fields(values: Any, cls: type, prefix: str = "") -> Any:
+    """Return an object of a dataclass from plain JSON types, or raise UserError.
+
+    What is not there has its default; a field is called by its dotted name.
+    """
+    check(isinstance(values, dict), prefix.rstrip("."), values, "an object")
+    if unknown := sorted(set(values) - {f.name for f in fields(cls)}):
+        raise UserError(f"it has a field '{prefix}{unknown[0]}' that this version does not know")
+    needed = {f.name for f in fields(cls) if f.default is f.default_factory is MISSING}
+    if missing := sorted(needed - set(values)):
+        raise UserError(f"it lacks the field '{prefix}{missing[0]}'")
+    made, kinds = {}, get_type_hints(cls)
+    for name, value in values.items():
+        if is_dataclass(kind := kinds[name]):
+            made[name] = typed_fields(value, kind, f"{prefix}{name}.")  # type: ignore[arg-type]
+        else:
+            made[name] = typed(value, kind, prefix + name)
+    return cls(**made)
 
 
 def from_words(words: str | list[str], kind: Any, name: str) -> Any:

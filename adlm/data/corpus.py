@@ -19,17 +19,16 @@ from adlm.errors import UserError, nearest
 def open_vocab(config: DataConfig) -> Vocab:
     """The vocabulary that a configuration names; a trained one is trained on the train split."""
     spec = config.tokenizer
-    name, _, argument = spec.partition(":")
     if spec == "byte":
         return vocab.byte_vocab()
     if spec == "gpt2":
         return vocab.gpt2_vocab(data_dirs(config))
     if spec == "bert":
         return vocab.bert_vocab(data_dirs(config))
-    if name == "bpe":
-        if not argument.isdigit():
-            raise UserError(f"data.tokenizer '{spec}' must give a size, such as bpe:1024")
-        return _trained(config, int(argument))
+    if spec.startswith("bpe:") or spec == "bpe":
+        if (size := vocab.nominal_size(spec)) is None:
+            raise UserError(f"data.tokenizer '{spec[:40]}' must give a size, such as bpe:1024")
+        return _trained(config, size)
     path = Path(spec).expanduser()
     if path.exists() or os.sep in spec or path.suffix:
         return vocab.file_vocab(path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,6 +35,7 @@ NAMES = {
     "bos": ("<|bos|>", "<s>", "[CLS]", "<bos>", "<|begin_of_text|>"),
     "pad": ("<|pad|>", "[PAD]", "<pad>"),
 }
+BPE = re.compile("bpe:([0-9]{1,9})")
 
 
 @dataclass(frozen=True)
@@ -229,15 +231,14 @@ def bert_vocab(dirs: Sequence[Path]) -> Vocab:
 
 
 def nominal_size(spec: str) -> int | None:
-    """The size of the vocabulary that data.tokenizer names, where that is known without reading it.
+    """Return the size of the vocabulary of a data.tokenizer, where it is known without reading it.
 
     Example:
         >>> nominal_size("bpe:2048"), nominal_size("byte"), nominal_size("mine/tokenizer.json")
         (2048, 258, None)
     """
-    name, _, argument = spec.partition(":")
-    if name == "bpe" and argument.isdigit():
-        return int(argument)
+    if found := BPE.fullmatch(spec):
+        return int(found[1])
     return {"byte": 258, "gpt2": 50258, "bert": 30522}.get(spec)
 
 
