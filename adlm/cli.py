@@ -166,7 +166,7 @@ def run(command: Command, words: list[str]) -> int:
 
 def base_config(chosen: str, size: str | None = None) -> tuple[Any, str]:
     """Return the configuration that a recipe or a run has, and a sentence that says so."""
-    from adlm.models.sizes import resize
+    from adlm.models.size import resize
     from adlm.recipes import recipe
     from adlm.registry import names
     from adlm.train.run import stored_config

@@ -6,7 +6,8 @@ from rich.console import Console
 
 from adlm.config import AnchorConfig, DataConfig, check
 from adlm.data.corpus import open_rows, open_vocab, text_rows
-from adlm.process.anchors import Anchors, Table
+from adlm.data.counts import CorpusCounts
+from adlm.process.anchors import Anchors
 from adlm.viz.terminal import marked
 
 
@@ -30,7 +31,7 @@ def anchors(
     vocab = open_vocab(data)
     rule, table = Anchors(anchor, vocab), None
     if rule.reads_table:
-        table = Table.count(open_rows(data, "train", vocab), vocab.size)
+        table = CorpusCounts.count(open_rows(data, "train", vocab), vocab.size)
     if text is None:
         batch = open_rows(data, split, vocab).spread(rows)
     else:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from adlm.budget import GPUS
 from adlm.cli import COMMANDS, options_of, short_forms
-from adlm.models.sizes import SIZES
+from adlm.models.size import SIZES
 from adlm.options import AXES, Option, choices
 from adlm.registry import names
 
