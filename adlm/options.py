@@ -115,7 +115,8 @@ class Command:
         self.defaults = replace(defaults(function), **base)
         every = list(leaves(self.defaults))
         self.needed = [o for o in every if o.default is NEEDED]
-        first = [o for o in every[:1] if o.name != "--out"]
+        own = [key for key, value in vars(self.defaults).items() if not is_dataclass(value)]
+        first = every[:1] if own and own[0] != "out" else []
         self.places = self.needed or first  # where words without an option's name go
         self.options = [o for o in every if o not in self.needed]
         self.options += [USE] if set(READERS) & set(vars(self.defaults)) else []

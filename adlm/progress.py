@@ -45,7 +45,7 @@ class Pace:
             self.seen = [self.seen[0], *self.seen[2:-1:2], self.seen[-1]]
 
     def left(self) -> float | None:
-        """Seconds until all is done."""
+        """Return the seconds until all is done, or None."""
         if len(self.seen) <= self.settle:
             return None
         (first, _), (last, done) = self.seen[0], self.seen[-1]
@@ -59,7 +59,7 @@ class Pace:
 
 
 def duration(seconds: float) -> str:
-    """A time for a person.
+    """Write a time for a person.
 
     Example:
         >>> duration(40), duration(90), duration(7200), duration(10 * 86400)
@@ -72,7 +72,7 @@ def duration(seconds: float) -> str:
 
 
 def sparkline(values: Sequence[float], width: int = 40) -> str:
-    """A curve in one line of text, of at most `width` of its values.
+    """Draw a curve in one line of text, of at most `width` of its values.
 
     Example:
         >>> sparkline([8.0, 5.0, 3.0, 2.0, 1.5, 1.0])

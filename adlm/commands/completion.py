@@ -63,14 +63,14 @@ def completion(shell: Literal["bash", "zsh", "fish"] = "bash") -> None:
 
 
 def all_options(name: str) -> list[Option]:
-    """The options of a command and their short forms."""
+    """List the options of a command and their short forms."""
     own = {option.name: option for option in options_of(name)}
     known = {k: replace(own[v], name=k) for k, v in short_forms(name).items() if v in own}
     return [*own.values(), *known.values()]
 
 
 def values_of(option: Option) -> list[str]:
-    """The values that an option may have, where they can be listed."""
+    """List the values that an option may have, where they can be listed."""
     name = option.name.rpartition(".")[2].lstrip("-")
     axis = AXES.get({"--data": "--data.name"}.get(option.name, option.name))
     if axis:
@@ -87,7 +87,7 @@ def values_of(option: Option) -> list[str]:
 
 
 def seconds() -> dict[str, list[str]]:
-    """What may follow each first word: the rest of a command, or a recipe."""
+    """Return what may follow each first word: the rest of a command, or a recipe."""
     after: dict[str, list[str]] = {}
     for name in COMMANDS:
         first, _, rest = name.partition(" ")
@@ -98,7 +98,7 @@ def seconds() -> dict[str, list[str]]:
 
 
 def bash(options: dict[str, list[Option]]) -> str:
-    """The script for bash."""
+    """Write the script for bash."""
     further = {"reason train": [*names("task"), *names("method")]}
     values: dict[str, list[str]] = {}  # of an option, over all commands
     for option in (o for found in options.values() for o in found):
@@ -122,7 +122,7 @@ def bash(options: dict[str, list[Option]]) -> str:
 
 
 def fish(options: dict[str, list[Option]]) -> str:
-    """The script for fish."""
+    """Write the script for fish."""
     lines = [
         f"complete -c adlm -n __fish_use_subcommand -a {first}"
         for first in dict.fromkeys(name.split()[0] for name in options)

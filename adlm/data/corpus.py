@@ -17,7 +17,7 @@ from adlm.errors import UserError, nearest
 
 
 def open_vocab(config: DataConfig) -> Vocab:
-    """The vocabulary that a configuration names; a trained one is trained on the train split."""
+    """Open the vocabulary that a configuration names; bpe:SIZE is trained on the train split."""
     spec = config.tokenizer
     if spec == "byte":
         return vocab.byte_vocab()
@@ -38,7 +38,7 @@ def open_vocab(config: DataConfig) -> Vocab:
 
 
 def _trained(config: DataConfig, size: int) -> Vocab:
-    """Train a BPE once per content and size; kept as a tokenizer.json in the cache."""
+    """Train a BPE once per content and size, and keep it as a tokenizer.json in the cache."""
     source = open_source(config, "train")
     key = hashlib.sha256(f"{cache.VERSION} {source.fingerprint} {size}".encode()).hexdigest()[:32]
     home = cache.folder() / "bpe" / f"{key}.json"
@@ -52,7 +52,7 @@ def _trained(config: DataConfig, size: int) -> Vocab:
 
 
 def open_rows(config: DataConfig, split: str, words: Vocab) -> Rows:
-    """The rows of one split."""
+    """Open the rows of one split."""
     store = cache.load(open_source(config, split), words, config.workers)
     if split == "train" and len(store.tokens) < config.length:
         raise UserError(
