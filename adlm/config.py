@@ -44,8 +44,8 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         check(bool(self.name.strip()), "data.name", self.name, "a named set, a path or hf:NAME")
-        check_sizes(self, "data", 2, length=2**24)
-        check_sizes(self, "data", 0, workers=4096)
+        check_sizes(self, "data.", 2, length=2**24)
+        check_sizes(self, "data.", 0, workers=4096)
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class ModelConfig(TrunkConfig):
     shared: bool = False
 
     def __post_init__(self) -> None:
-        check_sizes(self, "model", 1, width=2**20, blocks=10_000, heads=2**16, mlp=1024)
-        check_sizes(self, "model", 0, anchor_blocks=10_000, conv=4096, time=2**20)
+        check_sizes(self, "model.", 1, width=2**20, blocks=10_000, heads=2**16, mlp=1024)
+        check_sizes(self, "model.", 0, anchor_blocks=10_000, conv=4096, time=2**20)
         fits = self.width % self.heads == 0 and self.width // self.heads % 2 == 0
         check(fits, "model.heads", self.heads, f"a divisor of width {self.width} into even parts")
         check(self.conv == 0 or self.conv % 2 == 1, "model.conv", self.conv, "0 or an odd number")
@@ -104,7 +104,7 @@ class ProcessConfig:
 
     def __post_init__(self) -> None:
         check(0 <= self.remask <= 1, "process.remask", self.remask, "in [0, 1]")
-        check_sizes(self, "process", 0, steps=10**9)
+        check_sizes(self, "process.", 0, steps=10**9)
         check(0 <= self.eps < 1, "process.eps", self.eps, "in [0, 1)")
 
 
@@ -136,7 +136,7 @@ class AnchorConfig:
     every: int = 1
 
     def __post_init__(self) -> None:
-        check_sizes(self, "anchor", 1, tau=10**9, every=10**9)
+        check_sizes(self, "anchor.", 1, tau=10**9, every=10**9)
         check(0 < self.share <= 1, "anchor.share", self.share, "in (0, 1]")
         check(
             0 <= self.gamma < math.inf, "anchor.gamma", self.gamma, "a finite number of 0 or more"
@@ -181,7 +181,7 @@ class OptimConfig:
         check(self.bridge_lr >= 0, "optim.bridge_lr", self.bridge_lr, "0 (as lr) or more")
         check(all(0 <= b < 1 for b in self.betas), "optim.betas", self.betas, "two in [0, 1)")
         check(self.weight_decay >= 0, "optim.weight_decay", self.weight_decay, "0 or more")
-        check_sizes(self, "optim", 0, warmup=10**12)
+        check_sizes(self, "optim.", 0, warmup=10**12)
         check(0 < self.decay_share <= 1, "optim.decay_share", self.decay_share, "in (0, 1]")
         check(self.clip >= 0, "optim.clip", self.clip, "0 or more")
         check(0 <= self.ema < 1, "optim.ema", self.ema, "in [0, 1)")
@@ -223,9 +223,9 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         many, rows = 10**12, 10**9
-        check_sizes(self, "train", 1, steps=many, log_every=many, eval_rows=many, keep=many)
-        check_sizes(self, "train", 1, batch=rows)
-        check_sizes(self, "train", 0, micro=rows, eval_every=many, save_every=many)
+        check_sizes(self, "train.", 1, steps=many, log_every=many, eval_rows=many, keep=many)
+        check_sizes(self, "train.", 1, batch=rows)
+        check_sizes(self, "train.", 0, micro=rows, eval_every=many, save_every=many)
         check(0 <= self.seed < 2**31, "train.seed", self.seed, "in [0, 2^31)")
 
 

@@ -31,12 +31,12 @@ def check(ok: bool, name: str, value: object, right: str) -> None:
         raise UserError(f"{name} must be {right}, found {short(value)}")
 
 
-def check_sizes(config: Any, section: str, least: int, **most: int) -> None:
-    """Raise UserError unless each field named in `most` is from `least` to that number."""
+def check_sizes(config: Any, prefix: str, least: int, **most: int) -> None:
+    """Raise UserError unless each field named in `most` is None, or from `least` to that number."""
     for name, limit in most.items():
-        value = getattr(config, name)
-        check(value >= least, f"{section}.{name}", value, f"at least {least}")
-        check(value <= limit, f"{section}.{name}", value, f"at most {limit:,}")
+        if (value := getattr(config, name)) is not None:
+            check(value >= least, prefix + name, value, f"at least {least}")
+            check(value <= limit, prefix + name, value, f"at most {limit:,}")
 
 
 def typed(value: Any, kind: Any, name: str, strict: bool = True) -> Any:
