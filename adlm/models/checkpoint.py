@@ -24,12 +24,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from adlm.config import Config, from_dict, to_dict
+from adlm.config import Config, to_dict
 from adlm.data.counts import CorpusCounts
 from adlm.data.lengths import Lengths
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.system import sync
+from adlm.values import read_object
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -182,10 +183,7 @@ def load(path: str | Path) -> Checkpoint:
             raise UserError(f"{folder} is not a checkpoint of adlm: its manifest lacks {name}")
     for name, expected in files.items():
         _verify(folder / name, expected)
-    try:
-        config = from_dict(json.loads((folder / "config.json").read_text(encoding="utf-8")))
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
-        raise UserError(f"{folder / 'config.json'} is damaged ({error!r})") from None
+    config = read_object(folder / "config.json", Config)
     return Checkpoint(folder, config, Vocab.load(folder), files["model.safetensors"]["sha256"])
 
 
