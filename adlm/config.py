@@ -79,7 +79,8 @@ class ModelConfig(TrunkConfig):
         check(self.conv >= 0, "model.conv", self.conv, "0 or an odd number")
         check(self.time >= 0, "model.time", self.time, "0 (no time modulation) or more")
         check(self.anchor_blocks >= 0, "model.anchor_blocks", self.anchor_blocks, "0 or more")
-        check(0 <= self.dropout < 1, "model.dropout", self.dropout, "in [0, 1)")
+        for name in ("dropout", "attention_dropout"):
+            check(0 <= getattr(self, name) < 1, f"model.{name}", getattr(self, name), "in [0, 1)")
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ import hashlib
 import json
 import shutil
 import uuid
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,8 @@ from adlm.system import sync
 
 MANIFEST = "manifest.json"
 FORMAT = 1
+NEEDED = ("config.json", "tokenizer.json", "vocab.json", "model.safetensors")
+FILES = (*NEEDED, "lengths.json", "source.json", MANIFEST)  # what use needs, without training's
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,12 @@ class Checkpoint:
     def run(self) -> Path:
         """The run's folder, or the checkpoint's own where it stands alone."""
         return self.path.parent.parent if self.path.parent.name == "checkpoints" else self.path
+
+    @property
+    def step(self) -> int | None:
+        """The step of the run at which it was saved; None where it stands alone."""
+        number = self.path.name.removeprefix("step-")
+        return int(number) if self.run != self.path and number.isdigit() else None
 
     def weights(self) -> dict[str, Tensor]:
         return _tensors(self.path / "model.safetensors")
@@ -89,36 +99,61 @@ def save(
     final = home / f"step-{step:08d}"
     if (final / MANIFEST).is_file():
         return final
-    work = home / f".{final.name}.{uuid.uuid4().hex}.tmp"
-    try:
-        work.mkdir(parents=True)
-        (work / "config.json").write_text(json.dumps(to_dict(config), indent=2), encoding="utf-8")
-        vocab.save(work)
-        if lengths is not None:
-            counts = json.dumps(lengths.counts.tolist())
-            (work / "lengths.json").write_text(counts, encoding="utf-8")
-        save_file(_plain(weights), work / "model.safetensors")
+    with whole(final) as work:
+        write(work, config, vocab, weights, lengths)
         save_file(_plain(training), work / "train.safetensors")
         (work / "state.json").write_text(json.dumps(state), encoding="utf-8")
-        files = {p.name: _describe(p) for p in sorted(work.iterdir())}
-        (work / MANIFEST).write_text(
-            json.dumps({"format": FORMAT, "files": files}, indent=2), encoding="utf-8"
-        )
+    for old in steps(run)[:-keep]:
+        shutil.rmtree(old, ignore_errors=True)
+    return final
+
+
+def write(
+    work: Path,
+    config: Config,
+    vocab: Vocab,
+    weights: dict[str, Tensor],
+    lengths: Lengths | None = None,
+) -> None:
+    """Write what evaluation needs into a folder."""
+    (work / "config.json").write_text(json.dumps(to_dict(config), indent=2), encoding="utf-8")
+    vocab.save(work)
+    if lengths is not None:
+        counts = json.dumps(lengths.counts.tolist())
+        (work / "lengths.json").write_text(counts, encoding="utf-8")
+    save_file(_plain(weights), work / "model.safetensors")
+
+
+def write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
+    """Write safetensors as transformers wants them: with a word on who reads them."""
+    save_file(_plain(tensors), path, {"format": "pt"})
+
+
+@contextmanager
+def whole(final: Path, unlisted: Collection[str] = ()) -> Iterator[Path]:
+    """Make a hidden folder; once filled it gets its manifest and the name `final`.
+
+    The manifest lists all files but the `unlisted`, which others may change.
+    """
+    work = final.parent / f".{final.name}.{uuid.uuid4().hex}.tmp"
+    try:
+        work.mkdir(parents=True)
+        yield work
+        listed = [p for p in sorted(work.iterdir()) if p.name not in unlisted]
+        manifest = {"format": FORMAT, "files": {p.name: _describe(p) for p in listed}}
+        (work / MANIFEST).write_text(json.dumps(manifest, indent=2), encoding="utf-8")
         for path in work.iterdir():
             sync(path)
         if final.exists():  # an incomplete folder of that name from elsewhere
             shutil.rmtree(final)
         work.rename(final)
-        sync(home)
+        sync(final.parent)
     except (OSError, SafetensorError) as error:
         raise UserError(
             f"the checkpoint {final} could not be written ({error}); earlier ones are untouched"
         ) from None
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    for old in steps(run)[:-keep]:
-        shutil.rmtree(old, ignore_errors=True)
-    return final
 
 
 def steps(run: Path) -> list[Path]:
@@ -160,13 +195,14 @@ def load(path: str | Path) -> Checkpoint:
         raise UserError(f"{folder / MANIFEST} is damaged: a file's size or sha256 is missing")
     if known != FORMAT:
         raise UserError(f"{folder} has checkpoint format {known}; this version reads {FORMAT}")
-    for name in ("config.json", "tokenizer.json", "vocab.json", "model.safetensors"):
+    for name in NEEDED:
         if name not in files:
             raise UserError(f"{folder} is not a checkpoint of adlm: its manifest lacks {name}")
     for name, expected in files.items():
         _verify(folder / name, expected)
     try:
-        config = from_dict(json.loads((folder / "config.json").read_text(encoding="utf-8")))
+        values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = from_dict(values.get("adlm", values))  # exported: transformers' fields around it
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise UserError(f"{folder / 'config.json'} is damaged ({error!r})") from None
     return Checkpoint(folder, config, Vocab.load(folder), files["model.safetensors"]["sha256"])
