@@ -12,7 +12,7 @@ from adlm.models.foreign.load import load_foreign
 
 def import_(
     source: str,
-    out: str,
+    out: str | None = None,
     raw: bool = False,
     tokenizer: str | None = None,
     data_dir: str | None = None,
@@ -22,21 +22,22 @@ def import_(
     Args:
         source: A folder with config.json and model.safetensors, a name on the hub, or a training
             checkpoint (.ckpt) of ADLM's or MDLM's code, of which nothing is ever executed.
-        out: Folder of the checkpoint; it must be new or empty.
+        out: Folder of the checkpoint, new or empty; runs/SOURCE by default.
         raw: Take a training checkpoint's weights as they are, not their average.
         tokenizer: byte, gpt2, bert or a tokenizer.json, where the folder has none and the number
             of tokens does not tell.
         data_dir: Folder that holds the files of gpt2 or bert; the variable ADLM_DATA by default.
     """
-    folder = Path(out).expanduser()
+    folder = Path(out or f"runs/{Path(source).stem}").expanduser()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"--out {folder} is there already: name a new or an empty folder")
     found = load_foreign(source, raw, tokenizer, data_dir)
-    origin = {"source": Path(source).name if Path(source).exists() else source}
-    origin |= {"format": found.format, "weights": "raw" if raw else "as published"}
     with checkpoint.whole(folder) as work:
         checkpoint.write(work, found.config, found.vocab, found.model.state_dict())
-        (work / "source.json").write_text(json.dumps(origin, indent=2) + "\n", encoding="utf-8")
+        origin = json.dumps(found.origin, indent=2) + "\n"
+        (work / "source.json").write_text(origin, encoding="utf-8")
     size = sum(p.numel() for p in found.model.parameters())
-    print(f"{found.format}: {size:,} parameters, {found.vocab.size:,} tokens, written to {folder}")
+    print(
+        f"{found.origin['format']}: {size:,} parameters, {found.vocab.size:,} tokens, written to {folder}"
+    )
     print(f"next: adlm sample {folder}, adlm eval likelihood {folder}, adlm export {folder}")

@@ -18,11 +18,11 @@ KINDS = {
     "adlm": "a masked diffusion language model behind an anchor network (ADLM)",
 }
 MEASURED = ("eval likelihood", "eval zeroshot")
-MASKED = """tokens = AutoTokenizer.from_pretrained(name)
+MASKED = """tokens = AutoTokenizer.from_pretrained(name, trust_remote_code=True)
 model = AutoModelForMaskedLM.from_pretrained(name, trust_remote_code=True)
 given = tokens("The [MASK] of the union".replace("[MASK]", tokens.mask_token), return_tensors="pt")
 logits = model(given.input_ids).logits  # (1, L, V)"""
-CAUSAL = """tokens = AutoTokenizer.from_pretrained(name)
+CAUSAL = """tokens = AutoTokenizer.from_pretrained(name, trust_remote_code=True)
 model = AutoModelForCausalLM.from_pretrained(name, trust_remote_code=True)
 given = tokens("The state of", return_tensors="pt")
 print(tokens.decode(model.generate(given.input_ids, max_new_tokens=20, do_sample=True)[0]))"""
@@ -61,13 +61,14 @@ def training(saved: Checkpoint) -> list[list[str]]:
         found: dict[str, Any] = json.loads(origin.read_text(encoding="utf-8"))
         return [["imported from", f"{found['source']} ({found['format']}, {found['weights']})"]]
     config, records = saved.config, read(saved.run / "metrics.jsonl")
-    step = saved.step or config.train.steps
-    seen = [r["tokens"] for r in records if r["step"] <= step and "tokens" in r]
-    tokens = seen[-1] if seen else step * config.train.batch * config.data.length
-    return [
-        ["trained on", Path(config.data.name).name],
-        ["training tokens", f"{tokens:,} in {step:,} steps, seed {config.train.seed}"],
-    ]
+    rows = [["trained on", Path(config.data.name).name]]
+    seen = [r for r in records if "tokens" in r and saved.step and r["step"] <= saved.step]
+    if seen:
+        last, seed = seen[-1], config.train.seed
+        rows.append(
+            ["training tokens", f"{last['tokens']:,} in {last['step']:,} steps, seed {seed}"]
+        )
+    return rows
 
 
 def results(saved: Checkpoint) -> list[Section]:

@@ -28,7 +28,7 @@ USUAL = {50257: "gpt2", 50258: "gpt2", 30522: "bert", 258: "byte"}
 class Imported:
     """A network of another project as one of ours."""
 
-    format: str
+    origin: dict[str, str]  # source, format, weights: averaged or raw, where there are two
     config: Config
     vocab: Vocab
     model: Denoiser
@@ -61,7 +61,10 @@ def load_foreign(
             f"{source.path} has {size} tokens, but its tokenizer ({spec}) {vocab.size}: name the "
             "right one with --tokenizer"
         )
-    return Imported(type(kind).__name__.lower(), config, vocab, model.eval())
+    weights = ("raw" if raw else "averaged") if source.training else "as published"
+    shown = Path(name).name if Path(name).expanduser().exists() else name
+    origin = {"source": shown, "format": type(kind).__name__.lower(), "weights": weights}
+    return Imported(origin, config, vocab, model.eval())
 
 
 def choose_vocab(
