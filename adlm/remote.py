@@ -40,14 +40,17 @@ def upload(folder: Path, name: str, private: bool) -> str:
     Returns its address.
     """
     with one_sentence(name):
-        from huggingface_hub import HfApi
+        from huggingface_hub import CommitOperationAdd, HfApi
 
+        files = [
+            CommitOperationAdd(path_in_repo=p.name, path_or_fileobj=p)
+            for p in sorted(folder.iterdir())
+            if p.is_file()
+        ]
         api = HfApi()
-        api.create_repo(name, private=private, exist_ok=True)
-        done = api.upload_folder(
-            repo_id=name, folder_path=folder, commit_message=f"Upload {name.split('/')[-1]}"
-        )
-        return str(getattr(done, "repo_url", name))
+        address = api.create_repo(name, private=private or None, exist_ok=True)
+        api.create_commit(name, files, commit_message=f"Upload {name.split('/')[-1]}")
+        return str(address)
 
 
 @contextmanager

@@ -37,7 +37,6 @@ def import_(
         origin = json.dumps(found.origin, indent=2) + "\n"
         (work / "source.json").write_text(origin, encoding="utf-8")
     size = sum(p.numel() for p in found.model.parameters())
-    print(
-        f"{found.origin['format']}: {size:,} parameters, {found.vocab.size:,} tokens, written to {folder}"
-    )
+    kind = found.origin["format"]
+    print(f"{kind}: {size:,} parameters, {found.vocab.size:,} tokens, written to {folder}")
     print(f"next: adlm sample {folder}, adlm eval likelihood {folder}, adlm export {folder}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def training(saved: Checkpoint) -> list[list[str]]:
         found: dict[str, Any] = json.loads(origin.read_text(encoding="utf-8"))
         return [["imported from", f"{found['source']} ({found['format']}, {found['weights']})"]]
     config, records = saved.config, read(saved.run / "metrics.jsonl")
-    rows = [["trained on", Path(config.data.name).name]]
+    rows = [["trained on", plain_name(config.data.name)]]
     seen = [r for r in records if "tokens" in r and saved.step and r["step"] <= saved.step]
     if seen:
         last, seed = seen[-1], config.train.seed
@@ -81,7 +82,7 @@ def results(saved: Checkpoint) -> list[Section]:
             continue
         own = isinstance(result, dict) and result.get("checkpoint_hash") == saved.hash
         if own and result.get("command") in MEASURED:
-            found.append(of_file(path))
+            found.append(anonymous(of_file(path), str(result.get("data") or "")))
     if found:
         return found
     valid = [r for r in read(saved.run / "metrics.jsonl") if r.get("step") == saved.step]
@@ -95,10 +96,27 @@ def results(saved: Checkpoint) -> list[Section]:
         Section(
             "Figures",
             ["data", "PPL"],
-            [[f"{Path(saved.config.data.name).name} (valid)", f"{bound}{ppl:.2f}{spread}"]],
+            [[f"{plain_name(saved.config.data.name)} (valid)", f"{bound}{ppl:.2f}{spread}"]],
             ["± is one standard error over the rows scored in training."],
         )
     ]
+
+
+def anonymous(section: Section, data: str) -> Section:
+    """The section with the name of its data in place of the path."""
+    rows = [[cell.replace(data, plain_name(data)) for cell in row] for row in section.rows]
+    title = section.title.replace(data, plain_name(data))
+    return replace(section, title=title, rows=rows)
+
+
+def plain_name(data: str) -> str:
+    """The name of a data set without the folders of this machine.
+
+    Example:
+        >>> plain_name("my/texts/a.txt"), plain_name("hf:org/set"), plain_name("sotu")
+        ('a.txt', 'hf:org/set', 'sotu')
+    """
+    return data if data.startswith("hf:") else Path(data).name
 
 
 def use(causal: bool) -> Section:

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from adlm import __version__, registry
-from adlm.config import to_dict
+from adlm.config import Config, to_dict
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
-from adlm.hub.card import card
+from adlm.hub.card import card, plain_name
 from adlm.models import checkpoint
 from adlm.models.checkpoint import Checkpoint
 
@@ -76,8 +77,17 @@ def config(saved: Checkpoint, causal: bool) -> dict[str, Any]:
         "pad_token_id": vocab.pad,
         "tie_word_embeddings": saved.config.model.tied or saved.config.model.shared,
         "adlm_version": __version__,
-        "adlm": to_dict(saved.config),
+        "adlm": to_dict(public(saved.config)),
     }
+
+
+def public(config: Config) -> Config:
+    """The configuration without the folders of this machine."""
+    data = config.data
+    tokenizer = data.tokenizer if Path(data.tokenizer).suffix == "" else "tokenizer.json"
+    return replace(
+        config, data=replace(data, name=plain_name(data.name), tokenizer=tokenizer, dir=None)
+    )
 
 
 def generation(vocab: Vocab) -> dict[str, Any]:

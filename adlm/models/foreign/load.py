@@ -77,7 +77,7 @@ def choose_vocab(
     if (source.path / checkpoint.MANIFEST).is_file():
         return "its own", Vocab.load(source.path)
     if (source.path / "tokenizer.json").is_file():
-        return str(source.path / "tokenizer.json"), file_vocab(source.path)
+        return "tokenizer.json", file_vocab(source.path)
     if data.tokenizer == "gpt2":
         return "gpt2", gpt2_vocab([source.path, *data_dirs(data)])
     if data.tokenizer:
