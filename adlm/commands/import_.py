@@ -33,7 +33,8 @@ def import_(
         raise UserError(f"--out {folder} is there already: name a new or an empty folder")
     found = load_foreign(source, raw, tokenizer, data_dir)
     with checkpoint.whole(folder) as work:
-        checkpoint.write(work, found.config, found.vocab, found.model.state_dict())
+        weights = found.model.state_dict()
+        checkpoint.write(work, found.config, found.vocab, weights, found.lengths, found.counts)
         origin = json.dumps(found.origin, indent=2) + "\n"
         (work / "source.json").write_text(origin, encoding="utf-8")
     size = sum(p.numel() for p in found.model.parameters())

@@ -42,7 +42,7 @@ def card(saved: Checkpoint, causal: bool) -> str:
 def about(saved: Checkpoint) -> Section:
     """What it is and was trained on."""
     config, data = saved.config, saved.config.data
-    size = sum(t.numel() for k, t in saved.weights().items() if not k.startswith("table_"))
+    size = sum(t.numel() for t in saved.weights().values())
     if config.model.tied:  # the file has the matrix twice
         size -= saved.vocab.size * config.model.width
     rows = [

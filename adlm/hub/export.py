@@ -44,7 +44,7 @@ def export(saved: Checkpoint, folder: Path) -> list[Path]:
         for name in ("tokenizer.json", "vocab.json", "lengths.json", "source.json"):
             if (saved.path / name).is_file():
                 shutil.copy(saved.path / name, work)
-        checkpoint.write_tensors(saved.weights(), work / "model.safetensors")
+        checkpoint.write_tensors(work, saved.weights(), saved.counts(), {"format": "pt"})
         for name in CODE:
             shutil.copy(PLAIN / name, work)
         texts = {

@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 
 from adlm.config import Config
+from adlm.models.build import build_model
 from adlm.models.denoiser import Denoiser
-from adlm.models.sizes import build
 
 
 @torch.no_grad()
 def widen(model: Denoiser, config: Config, size: int) -> Denoiser:
     """The model with rows for new tokens, which start as the mean of the old ones."""
-    wide = build(config, size)
+    wide = build_model(config, size)
     old = model.state_dict()
     for name, tensor in wide.state_dict().items():
         have = old[name]

@@ -20,7 +20,9 @@ from adlm.data.vocab import byte_vocab
 from adlm.errors import UserError
 from adlm.hub.export import export
 from adlm.models import checkpoint
-from adlm.models.sizes import build
+from adlm.models.build import build_model
+from adlm.nn.context import Context
+from adlm.nn.layout import Layout
 from adlm.train.run import train
 from tests.conftest import make_config, small_corpus
 
@@ -87,7 +89,7 @@ def exported(tmp_path_factory):
     torch.manual_seed(0)
     for name, (kind, shape) in CASES.items():
         config = Config(kind, DataConfig(tokenizer="byte", length=16), shape)
-        model = build(config, vocab.size)
+        model = build_model(config, vocab.size)
         with torch.no_grad():
             for weight in model.parameters():
                 weight.add_(0.3 * torch.randn_like(weight))
@@ -112,8 +114,8 @@ def test_plain_transformers_gives_the_same_logits(name, exported):
     real = given["real"].bool()
     with torch.no_grad():
         wanted = model.logits(given["x"])
-        padded = model.logits(given["x"], torch.where(real, 0, -1))
-        noised = model.logits(given["x"], sigma=given.get("sigma"))
+        padded = model.logits(given["x"], Context(Layout(model.causal, torch.where(real, 0, -1))))
+        noised = model.logits(given["x"], Context(sigma=given.get("sigma")))
     assert wanted.std() > 0.5
     for found in (load_file(home / f"{n}.safetensors") for n in ("first", "second")):
         torch.testing.assert_close(found["logits"], wanted, rtol=1e-4, atol=1e-4)

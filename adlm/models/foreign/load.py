@@ -9,15 +9,17 @@ from torch import Tensor
 
 from adlm.config import Config, DataConfig
 from adlm.data.corpus import open_vocab
+from adlm.data.counts import CorpusCounts
+from adlm.data.lengths import Lengths
 from adlm.data.sources import data_dirs
 from adlm.data.vocab import Vocab, file_vocab, gpt2_vocab
 from adlm.errors import UserError
 from adlm.models import checkpoint, hub
+from adlm.models.build import build_model
 from adlm.models.denoiser import Denoiser
 from adlm.models.foreign.base import find_format
 from adlm.models.foreign.own import Own
 from adlm.models.foreign.source import Source, open_source
-from adlm.models.sizes import build
 from adlm.models.widen import widen
 
 # whose vocabulary it is where the folder has no tokenizer of its own, by the number of tokens
@@ -32,6 +34,8 @@ class Imported:
     config: Config
     vocab: Vocab
     model: Denoiser
+    lengths: Lengths | None = None  # of training rows, where the folder is one of ours
+    counts: CorpusCounts | None = None
 
 
 def load_foreign(
@@ -52,7 +56,7 @@ def load_foreign(
         tensors = {k: cut(t, size, vocab.size) for k, t in tensors.items()}
         size = vocab.size
     config = replace(config, data=replace(config.data, tokenizer=spec))
-    model = build(config, size, table="table_total" in tensors)
+    model = build_model(config, size)
     hub.fill(model, tensors, source.file, kind.names(source))
     if vocab.size > size and config.objective == "ar":  # the mask: a row that is never read
         model = widen(model, config, vocab.size)
@@ -64,7 +68,11 @@ def load_foreign(
     weights = ("raw" if raw else "averaged") if source.training else "as published"
     shown = Path(name).name if Path(name).expanduser().exists() else name
     origin = {"source": shown, "format": type(kind).__name__.lower(), "weights": weights}
-    return Imported(origin, config, vocab, model.eval())
+    made = Imported(origin, config, vocab, model.eval())
+    if not (source.path / checkpoint.MANIFEST).is_file():
+        return made
+    saved = checkpoint.load(source.path)
+    return replace(made, lengths=saved.lengths(), counts=saved.counts())
 
 
 def choose_vocab(

@@ -32,7 +32,8 @@ class Own(Format):
         return {name: name for name in source.tensors}
 
     def tensors(self, source: Source) -> dict[str, Tensor]:
-        model, found = self.config(source).model, dict(source.tensors)
+        model = self.config(source).model
+        found = {k: t for k, t in source.tensors.items() if not k.startswith(checkpoint.COUNTS)}
         twins = {"head.weight": model.tied, "anchor_head.weight": model.shared}
         for name in (n for n, tied in twins.items() if tied):
             found.setdefault(name, take(source, "embed.weight"))

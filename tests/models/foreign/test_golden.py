@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from adlm.nn.context import Context
 from adlm.nn.layout import Layout
-from adlm.objectives.base import make
+from adlm.objectives.base import make_objective
 from adlm.objectives.subs import zero_masking
 from adlm.types import Batch, Noise
 from tests.models.foreign.golden import expected, given, here, uniform_sedd, words
@@ -36,7 +37,7 @@ def test_mdlm_gives_the_published_logits(exact, ending, limit):
     model, out = given("mdlm", exact=exact).model, expected("mdlm")
     sigma = out["sigma"].to(model.head.weight.dtype)
     assert far(model.logits(out["z"]), out[f"logits{ending}"]) < limit
-    assert far(model.logits(out["z"], sigma=sigma), out[f"logits_sigma{ending}"]) < limit
+    assert far(model.logits(out["z"], Context(sigma=sigma)), out[f"logits_sigma{ending}"]) < limit
     assert out["logits"].std() > 0.5
 
 
@@ -48,7 +49,7 @@ def noise_of(t: Tensor, masked: Tensor, eps: float) -> Noise:
 def bound_of(path: str, folder: str, special: tuple[int, int], raw: bool = False) -> Tensor:
     """(B,) our bound of the published rows with their masks and times."""
     found, out = given(path, raw), expected(folder)
-    objective = make(found.config, words(*special))
+    objective = make_objective(found.config, words(*special))
     batch = Batch(out["x"], torch.ones_like(out["masked"]))
     noise = noise_of(out["t"], out["masked"], found.config.process.eps)
     return objective.score(found.model, batch, noise).rows
@@ -60,7 +61,7 @@ def test_mdlm_gives_the_published_bound():
 
 def test_mdlm_that_sees_the_noise_level_gives_the_published_terms():
     model, out = given("mdlm").model, expected("mdlm")
-    log_p = zero_masking(model.logits(out["z"], sigma=out["sigma_t"]), 99)
+    log_p = zero_masking(model.logits(out["z"], Context(sigma=out["sigma_t"])), 99)
     nats = -log_p.gather(-1, out["x"][..., None])[..., 0] / out["t"][:, None]
     assert far(nats * out["masked"], out["nelbo_time_conditioned"]) < EXACT
 
@@ -72,7 +73,7 @@ def test_adlm_gives_the_published_predictions_and_anchors(file, raw):
     found = given(f"adlm/{file}", raw)
     out = expected("adlm", f"expected-{which}.safetensors")
     model, z, masked = found.model, out["z"], out["masked"]
-    states = model.states(z)
+    states = model(z)
     log_p = zero_masking(model.head(states.denoiser), 257)
     assert far(model.anchor_head(states.anchor), out[f"anchor_logits_{which}"]) < EXACT
     assert far(log_p[masked][:, :257], out[f"logp_{which}"][masked][:, :257]) < EXACT
@@ -93,14 +94,14 @@ def test_adlm_in_fp32_is_within_rounding():
 def test_sedd_gives_the_published_scores(exact, limit):
     model, out = given("sedd", exact=exact).model, expected("sedd")
     sigma = out["sigma"]
-    logits = model.logits(out["z"], sigma=sigma.to(model.head.weight.dtype)).double()
+    logits = model.logits(out["z"], Context(sigma=sigma.to(model.head.weight.dtype))).double()
     score = logits - sigma.expm1().log()[:, None, None] - torch.tensor(99.0).double().log()
     assert far(score.scatter(-1, out["z"][..., None], 0.0), out["log_score"]) < limit
 
 
 def test_sedd_with_the_uniform_graph_gives_the_published_scores():
     model, out = uniform_sedd(), expected("sedd-uniform")
-    score = model.logits(out["z"], sigma=out["sigma"])
+    score = model.logits(out["z"], Context(sigma=out["sigma"]))
     assert far(score.scatter(-1, out["z"][..., None], 0.0), out["log_score"]) < EXACT
 
 
@@ -108,7 +109,7 @@ def test_sedd_with_the_uniform_graph_gives_the_published_scores():
 def test_gidd_gives_the_published_logits(exact, limit):
     model, out = given("gidd", exact=exact).model, expected("gidd")
     t = out["t"].to(model.head.weight.dtype)  # the network sees the time itself
-    assert far(model.logits(out["z"], sigma=t), out["network_logits"]) < limit
+    assert far(model.logits(out["z"], Context(sigma=t)), out["network_logits"]) < limit
 
 
 class Blocks(Layout):
@@ -126,7 +127,7 @@ def one_half(found, x: Tensor, z: Tensor, size: int) -> Tensor:
     out = []
     for start in range(0, x.shape[1], size):
         seen = torch.cat((x[:, :start], z[:, start : start + size]), dim=1)
-        h = found.model.flow(found.model.embed(seen), layout)
+        h = found.model(seen, Context(layout)).denoiser
         out.append(found.model.head(h[:, start:]))
     return torch.cat(out, dim=1)
 
