@@ -131,6 +131,8 @@ class AnchorConfig:
         until: Share of the training after which gamma is 0; a step then costs no anchor loss.
         positions: Anchor loss at all anchors (the published code) or only masked ones (the theory).
         every: Of those, only one position in so many, others each time; the loss is scaled up.
+        compat: As the published code: BOS and EOS may be anchors, and the anchor head may predict
+            the mask.
     """
 
     rule: str = "count"
@@ -142,6 +144,7 @@ class AnchorConfig:
     until: float = 1.0
     positions: Literal["all", "masked"] = "masked"
     every: int = 1
+    compat: bool = False
 
     def __post_init__(self) -> None:
         check(1 <= self.tau < 2**31, "anchor.tau", self.tau, "at least 1")

@@ -37,7 +37,7 @@ class Adlm(Format):
             anchor_blocks=first.blocks, blocks=second.blocks,
         )  # fmt: skip
         length = source.number("model.length") or 1024
-        anchor = AnchorConfig(gamma=3e-3, tau=5, warmup=0.003, positions="all")
+        anchor = AnchorConfig(gamma=3e-3, tau=5, warmup=0.003, positions="all", compat=True)
         process = mdlm.process(source)
         return Config("adlm", dit.data_config(length), whole, process=process, anchor=anchor)
 

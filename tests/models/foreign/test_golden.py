@@ -83,6 +83,32 @@ def test_adlm_gives_the_published_predictions_and_anchors(file, raw):
     assert (found.config.model.anchor_blocks, found.config.model.blocks) == (2, 1)
 
 
+def test_adlm_gives_the_published_anchors_and_anchor_loss():
+    found, out = given("adlm/adlm.ckpt", raw=True), expected("adlm")
+    objective = make_objective(found.config, words(257, 256))
+    batch = Batch(out["x"], torch.ones_like(out["masked"]))
+    noise = noise_of(out["t"], out["masked"], found.config.process.eps)
+    assert torch.equal(objective.anchors(batch.x, batch.valid), out["anchor_positions"])
+    rows = objective.score(found.model, batch, noise, anchor=True).anchor_rows
+    wanted = out["anchor_terms_raw_step500000"].sum(1)
+    assert far(objective.gamma(0.5) * rows, wanted) < EXACT * float(wanted.max() / 3e-3)
+    early = objective.gamma(1500 / 1e6) * rows
+    assert far(early + out["nelbo_raw"].sum(1), out["train_terms_raw_step1500"].sum(1)) < 1e-4
+
+
+def test_our_own_anchors_leave_special_tokens_and_the_mask_out():
+    found, out = given("adlm/adlm.ckpt", raw=True), expected("adlm")
+    config = replace(found.config, anchor=replace(found.config.anchor, compat=False))
+    own, theirs = (make_objective(c, words(257, 256)) for c in (config, found.config))
+    batch = Batch(out["x"], torch.ones_like(out["masked"]))
+    noise = noise_of(out["t"], out["masked"], config.process.eps)
+    ours = own.anchors(batch.x, batch.valid)
+    assert torch.equal(ours, out["anchor_positions"] & (batch.x != 256))
+    a, b = (o.score(found.model, batch, noise, anchor=True) for o in (own, theirs))
+    assert torch.equal(a.rows, b.rows)  # the bound is the same
+    assert (a.anchor_rows < b.anchor_rows).all()
+
+
 def test_adlm_in_fp32_is_within_rounding():
     found, out = given("adlm/adlm.ckpt", exact=False), expected("adlm", "expected-ema.safetensors")
     log_p = zero_masking(found.model.logits(out["z"]), 257)
