@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -192,7 +192,7 @@ class AdlmPreTrainedModel(PreTrainedModel):
     """Embedding, anchor network (where there is one), denoiser and vocabulary head."""
 
     config_class = AdlmConfig
-    _keys_to_ignore_on_load_unexpected = (r"table_\w+",)  # counts that only training reads
+    _keys_to_ignore_on_load_unexpected: ClassVar = [r"table_\w+"]  # counts that training reads
 
     def __init__(self, config: AdlmConfig):
         super().__init__(config)
@@ -242,8 +242,8 @@ class AdlmForMaskedLM(AdlmPreTrainedModel):
         **kwargs: Any,
     ) -> MaskedLMOutput:
         """labels: (B, L), -100 where nothing is scored."""
-        logits = self.logits(input_ids, attention_mask, sigma)
-        loss = None
+        logits: Any = self.logits(input_ids, attention_mask, sigma)
+        loss: Any = None
         if labels is not None:
             loss = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
         return MaskedLMOutput(loss=loss, logits=logits)
@@ -260,14 +260,14 @@ class AdlmForCausalLM(AdlmPreTrainedModel, GenerationMixin):
         **kwargs: Any,
     ) -> CausalLMOutput:
         """labels: (B, L) the tokens themselves, -100 where nothing is scored."""
-        logits = self.logits(input_ids, attention_mask, None)
-        loss = None
+        logits: Any = self.logits(input_ids, attention_mask, None)
+        loss: Any = None
         if labels is not None:
             loss = F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten())
         return CausalLMOutput(loss=loss, logits=logits)
 
     def prepare_inputs_for_generation(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: Any
-    ) -> dict[str, Tensor | None]:
+        self, input_ids: Tensor, *args: Any, attention_mask: Any = None, **kwargs: Any
+    ) -> dict[str, Any]:
         """All tokens so far: there is no cache."""
         return {"input_ids": input_ids, "attention_mask": attention_mask}

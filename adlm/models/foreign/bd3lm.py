@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from adlm.config import Config
+from adlm.config import Config, ProcessConfig
 from adlm.errors import UserError
 from adlm.models.foreign import dit, mdlm
 from adlm.models.foreign.base import Format
 from adlm.models.foreign.source import Source
 from adlm.registry import register
+
+
+def process(source: Source) -> ProcessConfig:
+    """The forward process inside a block: each token is hidden with probability t exactly."""
+    seen = bool(source.setting("time_conditioning", False))
+    return ProcessConfig(masking="bernoulli", times="stratified", conditioned=seen)
 
 
 @register("foreign", "bd3lm")
@@ -18,12 +24,11 @@ class Bd3lm(Format):
         return source.config.get("model_type") == "bd3lm"
 
     def config(self, source: Source) -> Config:
-        """Config of block diffusion; the block size goes where the objective reads it."""
         if source.setting("causal", False) or not source.setting("adaln", True):
             raise UserError(f"{source.path} is a causal BD3-LM or one without adaLN: not a DiT")
         drop, length = source.setting("dropout", 0.0), source.number("model_length") or 1024
         model = dit.model_config(source, mdlm.PREFIX, mdlm.STATED, dropout=float(drop))
-        return Config("bd3lm", dit.data_config(length), model, process=mdlm.process(source))
+        return Config("bd3lm", dit.data_config(length), model, process=process(source))
 
     def names(self, source: Source) -> dict[str, str]:
         return dit.names(source, mdlm.PREFIX)

@@ -16,6 +16,12 @@ STATED = {
 }
 
 
+def process(source: Source) -> ProcessConfig:
+    """The forward process: times stay t_eps from either end."""
+    eps = float(source.setting("t_eps", 1e-4))
+    return ProcessConfig(masking="bernoulli", eps=eps, conditioned=True)
+
+
 @register("foreign", "gidd")
 class Gidd(Format):
     """Mask and uniform noise together; the network sees the time t itself."""
@@ -24,12 +30,9 @@ class Gidd(Format):
         return source.config.get("model_type") == "dit" and "p_uniform" in source.config
 
     def config(self, source: Source) -> Config:
-        """Config of the mixture; p_uniform goes where the objective reads it."""
-        eps = float(source.setting("t_eps", 1e-4))
-        process = ProcessConfig(masking="bernoulli", eps=eps, conditioned=True)
         length = source.number("max_seq_len") or 1024
         model = dit.model_config(source, "", STATED)
-        return Config("gidd", dit.data_config(length), model, process=process)
+        return Config("gidd", dit.data_config(length), model, process=process(source))
 
     def names(self, source: Source) -> dict[str, str]:
         return dit.names(source)

@@ -10,6 +10,7 @@ from adlm.models.foreign.source import Source
 from adlm.registry import register
 
 STATED = {"width": "model.hidden_size", "blocks": "model.n_blocks", "heads": "model.n_heads"}
+PROCESS = ProcessConfig(masking="bernoulli", eps=1e-3, conditioned=True)
 
 
 @register("foreign", "sedd")
@@ -21,16 +22,14 @@ class Sedd(Format):
         return nested and dit.EMBED in source.tensors
 
     def config(self, source: Source) -> Config:
-        """Config of score entropy with the mask as the last token."""
         graph, noise = source.setting("graph.type"), source.setting("noise.type")
         if (graph, noise) != ("absorb", "loglinear"):
             raise UserError(
                 f"{source.path} is SEDD with the graph {graph} and {noise} noise: only absorb "
                 "with loglinear can be imported"
             )
-        process = ProcessConfig(masking="bernoulli", eps=1e-3, conditioned=True)
         length = source.number("model.length") or 1024
-        return Config("sedd", dit.data_config(length), self.model(source), process=process)
+        return Config("sedd", dit.data_config(length), self.model(source), process=PROCESS)
 
     def model(self, source: Source) -> ModelConfig:
         """The network, whatever the graph."""
