@@ -34,6 +34,11 @@ def download(name: str, files: Collection[str]) -> Path:
         return Path(snapshot_download(name, allow_patterns=list(files)))
 
 
+def contents(folder: Path) -> list[Path]:
+    """The files of a folder that are uploaded: all but hidden ones."""
+    return sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
+
+
 def upload(folder: Path, name: str, private: bool) -> str:
     """Make the repository where there is none, and put all of a folder's files there in one commit.
 
@@ -42,11 +47,7 @@ def upload(folder: Path, name: str, private: bool) -> str:
     with one_sentence(name):
         from huggingface_hub import CommitOperationAdd, HfApi
 
-        files = [
-            CommitOperationAdd(path_in_repo=p.name, path_or_fileobj=p)
-            for p in sorted(folder.iterdir())
-            if p.is_file()
-        ]
+        files = [CommitOperationAdd(p.name, p) for p in contents(folder)]
         api = HfApi()
         address = api.create_repo(name, private=private or None, exist_ok=True)
         api.create_commit(name, files, commit_message=f"Upload {name.split('/')[-1]}")

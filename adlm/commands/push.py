@@ -30,7 +30,7 @@ def push(checkpoint_or_run: str, name: str, private: bool = False, dry_run: bool
         folder = given if exported else Path(home) / name.split("/")[1]
         if not exported:
             hub.export(saved, folder)
-        for file in sorted(folder.iterdir()):
+        for file in remote.contents(folder):
             print(f"{file.stat().st_size:>14,}  {file.name}")
         if dry_run:
             print(f"nothing was uploaded; without --dry-run this goes to {name}")

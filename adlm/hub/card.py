@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from adlm.eval.report import of_file
 from adlm.models.checkpoint import Checkpoint
@@ -57,10 +56,8 @@ def about(saved: Checkpoint) -> Section:
 
 def training(saved: Checkpoint) -> list[list[str]]:
     """What it was trained on; of an imported one only where it came from is known."""
-    origin = saved.path / "source.json"
-    if origin.is_file():
-        found: dict[str, Any] = json.loads(origin.read_text(encoding="utf-8"))
-        return [["imported from", f"{found['source']} ({found['format']}, {found['weights']})"]]
+    if found := origin(saved.path / "source.json"):
+        return [["imported from", found]]
     config, records = saved.config, read(saved.run / "metrics.jsonl")
     rows = [["trained on", plain_name(config.data.name)]]
     seen = [r for r in records if "tokens" in r and saved.step and r["step"] <= saved.step]
@@ -70,6 +67,15 @@ def training(saved: Checkpoint) -> list[list[str]]:
             ["training tokens", f"{last['tokens']:,} in {last['step']:,} steps, seed {seed}"]
         )
     return rows
+
+
+def origin(path: Path) -> str:
+    """Where imported weights came from, in a few words; nothing where the file does not say it."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return f"{found['source']} ({found['format']}, {found['weights']})".replace("|", " ")
+    except (OSError, ValueError, TypeError, KeyError):
+        return ""
 
 
 def results(saved: Checkpoint) -> list[Section]:

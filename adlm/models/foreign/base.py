@@ -19,6 +19,8 @@ class Format(ABC):
     A file of this folder registers one with `@register("foreign", name)`.
     """
 
+    grows = False  # may rows for tokens be added (the mask) and cut (those that only fill up)?
+
     @abstractmethod
     def recognise(self, source: Source) -> bool:
         """Is it of this format? By its contents: a folder's name says nothing."""
@@ -30,10 +32,6 @@ class Format(ABC):
     @abstractmethod
     def names(self, source: Source) -> dict[str, str]:
         """Our name of each tensor -> theirs."""
-
-    def vocab_size(self, source: Source) -> int:
-        """V, by the embedding."""
-        return len(self.tensors(source)["embed.weight"])
 
     def tensors(self, source: Source) -> dict[str, Tensor]:
         """The tensors under our names, fp32; one sentence where one is left over or missing."""

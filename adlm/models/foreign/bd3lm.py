@@ -1,4 +1,4 @@
-"""BD3-LM: the hub's folders (model_type bd3lm)."""
+"""BD3-LM: the hub's folders (model_type bd3lm) and the training checkpoints of its code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from adlm.registry import register
 
 def process(source: Source) -> ProcessConfig:
     """The forward process inside a block: each token is hidden with probability t exactly."""
-    seen = bool(source.setting("time_conditioning", False))
+    seen = bool(source.setting("time_conditioning") or source.setting("algo.time_conditioning"))
     return ProcessConfig(masking="bernoulli", times="stratified", conditioned=seen)
 
 
@@ -21,13 +21,18 @@ class Bd3lm(Format):
     """Block diffusion: MDLM's tensors, two buffers of its clipped times, and a block size."""
 
     def recognise(self, source: Source) -> bool:
-        return source.config.get("model_type") == "bd3lm"
+        if not source.training:
+            return source.config.get("model_type") == "bd3lm"
+        return {f"sampling_eps_{end}" for end in ("min", "max")} <= source.tensors.keys()
 
     def config(self, source: Source) -> Config:
-        if source.setting("causal", False) or not source.setting("adaln", True):
+        causal = source.setting("causal") or source.setting("model.causal_attention")
+        if causal or not source.setting("adaln", True):
             raise UserError(f"{source.path} is a causal BD3-LM or one without adaLN: not a DiT")
-        drop, length = source.setting("dropout", 0.0), source.number("model_length") or 1024
-        model = dit.model_config(source, mdlm.PREFIX, mdlm.STATED, dropout=float(drop))
+        stated = mdlm.TRAINED if source.training else mdlm.STATED
+        drop = source.setting("dropout", source.setting("model.dropout", 0.0))
+        length = source.number("model_length", "model.length") or 1024
+        model = dit.model_config(source, mdlm.PREFIX, stated, dropout=float(drop))
         return Config("bd3lm", dit.data_config(length), model, process=process(source))
 
     def names(self, source: Source) -> dict[str, str]:

@@ -36,6 +36,8 @@ BUFFERS = (".attn.bias", ".attn.masked_bias", "lm_head.weight")  # a mask, and t
 class Gpt2(Format):
     """A causal trunk with biases and learned positions; the head is the embedding."""
 
+    grows = True
+
     def recognise(self, source: Source) -> bool:
         return source.config.get("model_type") == "gpt2"
 
@@ -47,7 +49,8 @@ class Gpt2(Format):
             raise UserError(f"{source.path / 'config.json'} is not GPT-2's: it lacks {lacking}")
         width, heads, blocks, length = (int(n or 0) for n in found.values())
         inner = source.number("n_inner") or 4 * width
-        if source.setting("activation_function", "gelu_new") != "gelu_new" or inner % width:
+        usual = source.setting("activation_function", "gelu_new") == "gelu_new"
+        if not usual or inner % width or not source.setting("tie_word_embeddings", True):
             raise UserError(f"{source.path} is a variant of GPT-2 that this trunk cannot be")
         model = ModelConfig(
             width=width,

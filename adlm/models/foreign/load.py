@@ -52,13 +52,13 @@ def load_foreign(
     size = len(tensors["embed.weight"])
     spec, vocab = choose_vocab(source, size, tokenizer, data_dir)
     spec = config.data.tokenizer if isinstance(kind, Own) and not tokenizer else spec
-    if vocab.size < size and config.objective == "ar":  # rows that only fill up a multiple
+    if vocab.size < size and kind.grows:
         tensors = {k: cut(t, size, vocab.size) for k, t in tensors.items()}
         size = vocab.size
     config = replace(config, data=replace(config.data, tokenizer=spec))
     model = build_model(config, size)
     hub.fill(model, tensors, source.file, kind.names(source))
-    if vocab.size > size and config.objective == "ar":  # the mask: a row that is never read
+    if vocab.size > size and kind.grows:
         model = widen(model, config, vocab.size)
     elif vocab.size != size:
         raise UserError(

@@ -21,7 +21,7 @@ TRAINED = {"width": "model.hidden_size", "blocks": "model.n_blocks", "heads": "m
 
 def process(source: Source) -> ProcessConfig:
     """The published forward process: log-linear, each token by itself, times from 1e-3 on."""
-    seen = bool(source.setting("time_conditioning", False))
+    seen = bool(source.setting("time_conditioning") or source.setting("algo.time_conditioning"))
     return ProcessConfig(masking="bernoulli", times="stratified", eps=1e-3, conditioned=seen)
 
 
@@ -33,7 +33,9 @@ class Mdlm(Format):
         if not source.training:
             return source.config.get("model_type") == "mdlm"
         kinds = {name.split(".")[0] for name in source.tensors}
-        return kinds == {"backbone"} and PREFIX + dit.EMBED in source.tensors
+        trained = source.setting("algo.name", "mdlm")  # newer code of its authors trains others too
+        plain = kinds == {"backbone"} and PREFIX + dit.EMBED in source.tensors
+        return plain and trained == "mdlm"
 
     def config(self, source: Source) -> Config:
         kind = source.setting("parameterization", "subs")

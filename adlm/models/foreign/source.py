@@ -94,7 +94,7 @@ def read_training(path: Path, raw: bool) -> Source:
 
 
 def averaged(path: Path, state: dict[str, Stored], ema: Any) -> dict[str, Stored]:
-    """The averaged weights under the names of the raw ones.
+    """The state with averaged weights in place of the raw ones; buffers have no average.
 
     They lie in the order of parameters(): that of the state without its buffers.
     """
@@ -110,7 +110,7 @@ def averaged(path: Path, state: dict[str, Stored], ema: Any) -> dict[str, Stored
                 f"{path}: the average of {name} has shape {found.shape} "
                 f"instead of {state[name].shape}"
             )
-    return dict(zip(names, shadow, strict=True))
+    return {**state, **dict(zip(names, shadow, strict=True))}
 
 
 def is_buffer(name: str) -> bool:

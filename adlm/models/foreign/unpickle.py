@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import math
 import pickle
+import sys
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,6 +131,9 @@ class Archive:
         if len(inside) != 1 or self.zip.getinfo(inside[0]).file_size > MOST:
             raise UserError(f"{path} is not a file of torch.save: it has no data.pkl")
         self.home = inside[0].removesuffix("data.pkl")
+        order = f"{self.home}byteorder"
+        if order in self.zip.namelist() and self.zip.read(order) != sys.byteorder.encode():
+            raise UserError(f"{path} was written on a machine with another order of bytes")
         try:
             self.content: Any = Reader(io.BytesIO(self.zip.read(inside[0]))).load()
         except Exception as error:  # a pickle may go wrong in any way

@@ -41,7 +41,7 @@ def given(path: str, raw: bool = False, exact: bool = True) -> Given:
     model = bare(config.model, len(tensors["embed.weight"]), config.data.length)
     hub.fill(model, tensors, source.file, kind.names(source))
     if exact:
-        turn(model.double(), source if not source.training else open_source(str(source.path), True))
+        turn(model.double(), source)
     return Given(config, model.eval())
 
 

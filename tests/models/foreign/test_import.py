@@ -13,6 +13,8 @@ from tokenizers import Tokenizer, models
 import adlm
 from adlm.cli import main
 from adlm.models import checkpoint
+from adlm.models.foreign.base import find_format
+from adlm.models.foreign.source import open_source
 from tests.models.foreign.golden import GOLDEN, expected, folder_of, given, here
 
 pytestmark = here
@@ -53,6 +55,50 @@ def test_the_averaged_weights_are_taken_unless_raw_is_asked_for(tmp_path):
         wanted = given("adlm/adlm.ckpt", raw, exact=False).model.state_dict()
         assert found.keys() == wanted.keys()
         assert all(torch.equal(found[k], wanted[k]) for k in wanted)
+
+
+def lightning(path, extra: dict | None = None, **settings) -> None:
+    """A training checkpoint of MDLM's code: raw weights are zero, the averaged ones published."""
+    tensors = load_file(GOLDEN / "mdlm" / "model.safetensors")
+    order = sorted(tensors, key=lambda k: ("rotary" in k, k))
+    shadow = [tensors[k] for k in order if "rotary" not in k]
+    state = {k: torch.zeros_like(tensors[k]) for k in order} | (extra or {})
+    saved = {"state_dict": state, "ema": {"shadow_params": shadow, "decay": 0.9999}}
+    torch.save({**saved, "hyper_parameters": {"config": settings}}, path)
+
+
+def test_mdlms_training_checkpoint_is_its_hub_folder(folder, tmp_path):
+    shape = {"n_heads": 4, "length": 32, "dropout": 0.1}
+    lightning(tmp_path / "x.ckpt", model=shape, parameterization="subs")
+    words = ["--tokenizer", str(folder / "tokenizer.json")]
+    assert importing(tmp_path / "x.ckpt", tmp_path / "a", *words) == 0
+    assert importing(folder, tmp_path / "b") == 0
+    a, b = (checkpoint.load(tmp_path / n) for n in "ab")
+    assert a.config.model == b.config.model
+    assert a.config.process == b.config.process
+    assert all(torch.equal(t, b.weights()[k]) for k, t in a.weights().items())
+
+
+@pytest.mark.parametrize(
+    ("extra", "settings", "says"),
+    [
+        ({}, {"parameterization": "d3pm"}, "was trained as d3pm"),
+        ({}, {"algo": {"name": "sedd"}}, "of no format"),
+        ({"head.weight": torch.ones(1)}, {}, r"\d+ averaged tensors for"),
+    ],
+)
+def test_other_training_checkpoints_are_one_sentence(extra, settings, says, tmp_path, capsys):
+    lightning(tmp_path / "x.ckpt", extra, **settings)
+    assert importing(tmp_path / "x.ckpt", tmp_path / "out") == 2
+    said = capsys.readouterr().err
+    assert re.search(says, said), said
+
+
+def test_block_diffusion_is_not_taken_for_mdlm(tmp_path):
+    buffers = {f"sampling_eps_{end}": torch.ones(()) for end in ("min", "max")}
+    lightning(tmp_path / "x.ckpt", buffers)
+    source = open_source(str(tmp_path / "x.ckpt"))
+    assert type(find_format(source)).__name__ == "Bd3lm"
 
 
 @pytest.mark.parametrize("name", ["mdlm", "adlm"])
