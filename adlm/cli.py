@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import keyword
 import os
 import sys
 from collections.abc import Callable
@@ -42,6 +43,9 @@ COMMANDS = {
     "reason train": "train a model to reason: task x method",
     "reason eval": "accuracy, sound traces and cost of a reasoning model",
     "reason show": "problems with anchors, trace and answer in colour",
+    "import": "another project's weights as a checkpoint",
+    "export": "a folder for the hub that plain transformers loads",
+    "push": "upload a model to the hub",
     "theory": "the paper's theory, computed exactly",
     "plan": "what a recipe needs: parameters, FLOPs, memory, hours",
     "doctor": "what this machine has",
@@ -121,8 +125,11 @@ def of_group(first: str) -> list[str]:
 
 
 def load(name: str) -> Callable[..., Any]:
-    """Import a command's function: `eval anchors` is eval_anchors in commands/eval_anchors.py."""
-    own = name.replace(" ", "_")
+    """Import a command's function: `eval anchors` is eval_anchors in commands/eval_anchors.py.
+
+    The name of a Python keyword has an underscore behind it: import_ in commands/import_.py.
+    """
+    own = name.replace(" ", "_") + "_" * keyword.iskeyword(name)
     module, function = MOVED.get(name, f"{own}:{own}").split(":")
     return getattr(importlib.import_module(f"adlm.commands.{module}"), function)
 

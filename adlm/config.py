@@ -72,7 +72,8 @@ class ModelConfig(TrunkConfig):
         fits = self.width % self.heads == 0 and self.width // self.heads % 2 == 0
         check(fits, "model.heads", self.heads, f"a divisor of width {self.width} into even parts")
         check(self.conv == 0 or self.conv % 2 == 1, "model.conv", self.conv, "0 or an odd number")
-        check(0 <= self.dropout < 1, "model.dropout", self.dropout, "in [0, 1)")
+        for name in ("dropout", "attention_dropout"):
+            check(0 <= getattr(self, name) < 1, f"model.{name}", getattr(self, name), "in [0, 1)")
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,8 @@ class AnchorConfig:
         until: Share of the training after which gamma is 0; a step then costs no anchor loss.
         positions: Anchor loss at all anchors (the published code) or only masked ones (the theory).
         every: Of those, only one position in so many, others each time; the loss is scaled up.
+        compat: As the published code: BOS and EOS may be anchors, and the anchor head may predict
+            the mask.
     """
 
     rule: str = "count"
@@ -134,6 +137,7 @@ class AnchorConfig:
     until: float = 1.0
     positions: Literal["all", "masked"] = "masked"
     every: int = 1
+    compat: bool = False
 
     def __post_init__(self) -> None:
         check_sizes(self, "anchor.", 1, tau=10**9, every=10**9)
@@ -271,7 +275,18 @@ def from_dict(values: Any, cls: type = Config, where: str | Path = "config") -> 
         Traceback (most recent call last):
         adlm.errors.UserError: config.json: model.blocks must be a whole number, found 1.5
     """
-    return typed_object(values, cls, where)
+    return typed_object(upgraded(values) if cls is Config else values, cls, where)
+
+
+def upgraded(values: Any) -> Any:
+    """Return the settings of an older version as this one says them.
+
+    Dropout was once that of attention weights too.
+    """
+    model = values.get("model") if isinstance(values, dict) else None
+    if isinstance(model, dict) and "dropout" in model and "attention_dropout" not in model:
+        return {**values, "model": {**model, "attention_dropout": model["dropout"]}}
+    return values
 
 
 def differences(a: dict[str, Any], b: dict[str, Any], prefix: str = "") -> list[str]:

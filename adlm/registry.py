@@ -32,11 +32,13 @@ HOMES: dict[str, str | tuple[str, ...]] = {
     "recipe": "adlm.recipes",
     "task": "adlm.reasoning.tasks",
     "method": "adlm.reasoning.methods",
+    "foreign": "adlm.models.foreign",
     "result": ("adlm.eval", "adlm.reasoning", "adlm.studies"),
 }
 _tables: dict[str, dict[str, Any]] = {axis: {} for axis in HOMES}
 _allowed: set[str] = set()  # names of code outside the tree
-KINDS = {"anchors": "anchor rule", "dataset": "data set"}  # what a sentence calls them
+# what a sentence calls them
+KINDS = {"anchors": "anchor rule", "dataset": "data set", "foreign": "format"}
 OUTSIDE = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*")
 
 

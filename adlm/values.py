@@ -59,13 +59,17 @@ def typed(value: Any, kind: Any, name: str, strict: bool = True) -> Any:
     return made
 
 
-def read_object(path: Path, cls: type) -> Any:
-    """Read a dataclass object from a JSON file, or raise UserError."""
+def read_plain(path: Path) -> Any:
+    """Read the plain types of a JSON file, or raise UserError."""
     try:
-        values = msgspec.json.decode(path.read_bytes())  # refuses NaN and Infinity
+        return msgspec.json.decode(path.read_bytes())  # refuses NaN and Infinity
     except (OSError, msgspec.DecodeError, RecursionError) as error:
         raise UserError(f"{path} is damaged ({error})") from None
-    return typed_object(values, cls, path)
+
+
+def read_object(path: Path, cls: type) -> Any:
+    """Read a dataclass object from a JSON file, or raise UserError."""
+    return typed_object(read_plain(path), cls, path)
 
 
 def typed_object(values: Any, cls: type, where: str | Path) -> Any:

@@ -1,6 +1,7 @@
 """The published rows on LM1B and OpenWebText, with their settings.
 
-MDLM's trunk is the published DiT: adaLN with a time embedding that is fed a constant, dropout 0.1.
+MDLM's trunk is the published DiT: adaLN with a time embedding that is fed a constant, dropout 0.1
+but none in attention.
 "262B tokens" in the paper's tables is one million steps of 512 x 1024 tokens, of which half are
 masked on average; AR rows have half the steps for the same count.
 """
@@ -41,7 +42,7 @@ def autoregressive(data: DataConfig, steps: int) -> Config:
 def published(config: Config, objective: str) -> Config:
     """Anchor as published: 12 blocks of anchor network and 6 of denoiser, gamma 3e-3, tau 5."""
     model = replace(config.model, anchor_blocks=12, blocks=6)
-    anchor = AnchorConfig(gamma=3e-3, tau=5, warmup=0.003, positions="all")
+    anchor = AnchorConfig(gamma=3e-3, tau=5, warmup=0.003, positions="all", compat=True)
     return replace(config, objective=objective, model=model, anchor=anchor)
 
 

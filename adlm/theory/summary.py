@@ -11,7 +11,7 @@ from typing import ClassVar
 from adlm.results import Result
 from adlm.theory.complexity import TARGET, Curve, curves
 from adlm.theory.em import em_curve
-from adlm.theory.enumerate import Bound, Table, bound
+from adlm.theory.enumerate import BoundTerms, TabularPair, bound
 from adlm.theory.example import ASSUMPTIONS, DATA, transitions
 from adlm.theory.networks import SHAPES
 from adlm.viz import plots
@@ -26,7 +26,7 @@ class Case:
     length: int  # L
     steps: int  # T
     sigma: float
-    bound: Bound
+    bound: BoundTerms
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """GPT-2's weights in our trunk give GPT-2's logits."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,8 @@ import torch
 
 from adlm.errors import UserError
 from adlm.models.build import build_model
-from adlm.models.convert import is_gpt2, load_gpt2, widen
+from adlm.models.foreign.load import load_foreign
+from adlm.models.widen import widen
 from adlm.nn.context import Context
 from adlm.nn.layout import Layout
 from adlm.recipes import recipe
@@ -34,7 +36,8 @@ def gpt2(tmp_path_factory):
 
 def test_logits_are_those_of_transformers(gpt2):
     theirs, folder = gpt2
-    config, vocab, ours = load_gpt2(str(folder), str(SHARED))
+    found = load_foreign(str(folder), data_dir=str(SHARED))
+    config, vocab, ours = found.config, found.vocab, found.model
     x = torch.randint(0, 50257, (3, 40), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         wanted, found = theirs(x).logits, ours.logits(x)[..., :50257]
@@ -54,7 +57,7 @@ CUTS = (slice(0, 20), slice(20, 21), slice(21, 40))
 
 def test_left_padding_does_not_move_learned_positions(gpt2):
     _, folder = gpt2
-    _, _, ours = load_gpt2(str(folder), str(SHARED))
+    ours = load_foreign(str(folder), data_dir=str(SHARED)).model
     x = torch.randint(0, 50257, (1, 12), generator=torch.Generator().manual_seed(2))
     padded = torch.cat((torch.zeros(1, 5, dtype=torch.long), x), dim=1)
     segment = torch.tensor([[-1] * 5 + [0] * 12])
@@ -82,18 +85,28 @@ def test_new_tokens_leave_the_old_ones_alone(name, bridge):
 
 
 def test_a_folder_that_is_not_gpt2_is_one_sentence(gpt2, tmp_path):
-    assert is_gpt2(str(gpt2[1]))
-    assert not is_gpt2(str(tmp_path))
     shape = {"model_type": "gpt2", "n_embd": 8, "n_head": 2, "n_layer": 1, "n_positions": 8}
-    (tmp_path / "config.json").write_text(json.dumps(shape))
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(shape))
     with pytest.raises(UserError, match=r"has no model\.safetensors"):
-        load_gpt2(str(tmp_path), str(SHARED))
-    (tmp_path / "config.json").write_text(json.dumps({**shape, "activation_function": "relu"}))
+        load_foreign(str(tmp_path))
+    shutil.copy(gpt2[1] / "model.safetensors", tmp_path)
+    config.write_text(json.dumps({**shape, "activation_function": "relu"}))
     with pytest.raises(UserError, match="a variant of GPT-2"):
-        load_gpt2(str(tmp_path), str(SHARED))
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
+        load_foreign(str(tmp_path))
+    config.write_text(json.dumps({"model_type": "gpt2"}))
     with pytest.raises(UserError, match="is not GPT-2's"):
-        load_gpt2(str(tmp_path), str(SHARED))
+        load_foreign(str(tmp_path))
+    config.write_text(json.dumps({"model_type": "bert"}))
+    with pytest.raises(UserError, match=r"of no format that can be imported .*: bert"):
+        load_foreign(str(tmp_path))
+
+
+def test_a_name_says_nothing_of_what_a_folder_holds(gpt2, tmp_path):
+    home = shutil.copytree(gpt2[1], tmp_path / "no-such-thing")
+    assert load_foreign(str(home), data_dir=str(SHARED)).origin["format"] == "gpt2"
+    with pytest.raises(UserError, match="there is no checkpoint or run"):
+        load_foreign(str(tmp_path / "gpt2"))
 
 
 def test_gpt2_is_fine_tuned_on_a_task_and_solves_it_from_the_command_line(gpt2, tmp_path, capsys):
