@@ -93,7 +93,7 @@ def trained(*words: str, recipe: str = "laptop-adlm") -> str:
 
 def test_a_rule_of_ones_own_is_not_imported_by_loading_its_checkpoint(home, capsys):
     run = trained("--anchor.rule", "mine_outside:common")
-    assert "table_total" in checkpoint.load(run).weights()
+    assert checkpoint.load(run).counts() is not None
     model = adlm.load(run)
     assert len(model.generate(n=2, steps=2)) == 2
     assert model.nll(["the union"])[0] > 0
