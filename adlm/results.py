@@ -22,6 +22,8 @@ from adlm.device import machine
 from adlm.errors import UserError
 from adlm.viz.page import Section
 
+Json = dict[str, Any]  # the object of a JSON file
+
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
@@ -85,7 +87,7 @@ class Result:
         return self.section("").text()
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> Json:
     """The object in a JSON file; UserError where there is none."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -17,7 +16,7 @@ from adlm.errors import UserError
 from adlm.eval.sections import SECTIONS, untyped
 from adlm.progress import console
 from adlm.registry import lookup, names
-from adlm.results import read_json
+from adlm.results import Json, read_json
 from adlm.train.log import read
 from adlm.viz.page import Section
 from adlm.viz.plots import Line, png
@@ -79,7 +78,7 @@ def of_file(path: Path) -> Section:
     return made
 
 
-def typed(kind: str, values: dict[str, Any], path: Path) -> Section:
+def typed(kind: str, values: Json, path: Path) -> Section:
     """The section that the command's class makes."""
     result = lookup("result", kind).from_json(values, path)
     try:
@@ -88,7 +87,7 @@ def typed(kind: str, values: dict[str, Any], path: Path) -> Section:
         raise UserError(f"{path} cannot be shown: {error!r}") from None
 
 
-def command_of(values: dict[str, Any]) -> str:
+def command_of(values: Json) -> str:
     """The command that made a file; a study's of an older version names its study instead."""
     if "command" not in values and "study" in values:
         return "study reasoning" if values["study"] == "reasoning" else "study"
@@ -96,7 +95,7 @@ def command_of(values: dict[str, Any]) -> str:
     return command if isinstance(command, str) else ""
 
 
-def unknown(values: dict[str, Any], path: Path) -> Section:
+def unknown(values: Json, path: Path) -> Section:
     """Fields that can be shown, of a file that no class knows."""
     rows = [[k, str(v)] for k, v in values.items() if isinstance(v, str | int | float)]
     return Section(path.stem, ["field", "value"], rows)

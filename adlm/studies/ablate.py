@@ -16,18 +16,9 @@ from adlm.studies.language import LanguageStudy, make_study
 from adlm.studies.runner import StudySettings
 
 AXES = [
-    "gamma",
-    "tau",
-    "rule",
-    "positions",
-    "until",
-    "every",
-    "rare",
-    "bridge",
-    "rate",
-    "shared",
+    "gamma", "tau", "rule", "positions", "until", "every", "rare", "bridge", "rate", "shared",
     "depth",
-]
+]  # fmt: skip
 
 # AdamW's rate for each bridge's matrix: the linear one adds up V logits, the softmax one has
 # embeddings, which the usual rate suits

@@ -19,6 +19,7 @@ from typing import Any
 from adlm import memory
 from adlm.errors import UserError
 from adlm.progress import console, duration
+from adlm.results import Json, read_json
 from adlm.system import ask_to_leave, hangup, own_group, stops
 
 
@@ -65,12 +66,12 @@ class Course:
         return max(sum(rest) / self.workers, *rest)
 
 
-def finished(folder: Path, same: Callable[[dict[str, Any]], bool]) -> bool:
+def finished(folder: Path, same: Callable[[Json], bool]) -> bool:
     """Has a run been done to its end (result.json is written last), and is it the `same` one?"""
     result = folder / "result.json"
     if not result.is_file():
         return False
-    if not same(json.loads(result.read_text(encoding="utf-8"))):
+    if not same(read_json(result)):
         raise UserError(f"{folder} holds a run with other settings: take another --home")
     return True
 

@@ -21,7 +21,7 @@ from adlm.models import checkpoint
 from adlm.models.cost import training_flops
 from adlm.progress import Bar, console
 from adlm.recipes import recipe
-from adlm.results import read_json, write_json, write_text
+from adlm.results import Json, read_json, write_json, write_text
 from adlm.samplers import template
 from adlm.studies import pool
 from adlm.studies.first_page import page
@@ -119,7 +119,7 @@ def jobs(home: Path, wanted: dict[str, Config], rows: int) -> list[Job]:
     return [Job(name, home / name, __name__, [to_dict(wanted[name]), rows]) for name in order]
 
 
-def work(folder: str, values: dict[str, Any], rows: int) -> int:
+def work(folder: str, values: Json, rows: int) -> int:
     """One model in a process of its own; returns the exit code."""
     home, config = Path(folder), from_dict(values)
     if code := train(config, home, resume=True):
@@ -141,14 +141,14 @@ def current(path: Path, checkpoint_hash: str, rows: int | None = None) -> bool:
     return found.get("checkpoint_hash") == checkpoint_hash and found.get("limit") == rows
 
 
-def texts(home: Path) -> dict[str, Any]:
+def texts(home: Path) -> Json:
     """What the model writes: samples, fillings, and for diffusion the replay of two."""
     model = api.load(home)
     causal = model.network.causal
     samples = {
         way: model.generate(n=3, prompt=PROMPT, seed=1, **how) for way, how in WAYS[causal].items()
     }
-    made: dict[str, Any] = {"prompt": PROMPT, "ways": WAYS[causal], "samples": samples}
+    made: Json = {"prompt": PROMPT, "ways": WAYS[causal], "samples": samples}
     if not causal:
         how = next(iter(WAYS[False].values()))
         made |= {"holes": HOLES, "fillings": model.infill(HOLES, n=3, seed=1, **how)}

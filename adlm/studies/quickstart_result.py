@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from adlm.registry import register
-from adlm.results import Result
+from adlm.results import Json, Result
 from adlm.viz.page import Section
 from adlm.viz.plots import Line, png
 from adlm.viz.table import bounded
@@ -37,7 +37,7 @@ class Scored(Result):
     bits_per_byte: float
     se_nll: float | None
     se_ppl: float | None
-    with_length: dict[str, Any] | None = None
+    with_length: Json | None = None
     se_over: str = "rows"
     documents: int = 0
     se_monte_carlo: float | None = None
@@ -52,7 +52,7 @@ class Scored(Result):
     checkpoint: str
     checkpoint_hash: str
     tokenizer_hash: str
-    config: dict[str, Any]  # as `config.to_dict` writes it
+    config: Json  # as `config.to_dict` writes it
     length: int
     packing: str
     limit: int = 0
@@ -66,7 +66,7 @@ class QuickstartRow(Scored):
     training_seconds: float | None
     curve: list[tuple[int, float]]  # (tokens, nats a token on the valid split)
     prompt: str
-    ways: dict[str, dict[str, Any]]  # how it writes -> settings of the sampler
+    ways: dict[str, Json]  # how it writes -> settings of the sampler
     samples: dict[str, list[str]]  # how it writes -> texts
     holes: str
     fillings: list[str]

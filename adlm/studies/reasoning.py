@@ -15,7 +15,7 @@ from adlm.reasoning.run import measure
 from adlm.reasoning.score import wilson
 from adlm.reasoning.train import Trainer
 from adlm.registry import register
-from adlm.results import Result, read_json
+from adlm.results import Json, Result, read_json
 from adlm.studies import pool
 from adlm.studies.runner import Cell, Study
 from adlm.viz.page import Section
@@ -42,7 +42,7 @@ class ReasoningRow:
     training_tokens: int
     data_hash: str
     source: str
-    plan: dict[str, Any]  # as `config.to_dict` writes it
+    plan: Json  # as `config.to_dict` writes it
 
     def cells(self) -> list[str]:
         """Its line of the table, in per cent."""
@@ -123,7 +123,7 @@ class ReasoningStudy(Study):
             for label in self.methods
         ]
 
-    def found(self) -> dict[tuple[str, int], dict[str, Any]]:
+    def found(self) -> dict[tuple[str, int], Json]:
         return {(c.row, c.seed): read_json(c.result) for c in self.cells() if done(c)}
 
     def left(self) -> list[Cell]:
@@ -155,12 +155,12 @@ def done(cell: Cell) -> bool:
     )
 
 
-def plan_of(values: dict[str, Any]) -> Plan:
+def plan_of(values: Json) -> Plan:
     """A plan as it was stored; what an older version did not have is as it is by default."""
     return Plan(values["task"], values["method"], from_dict(values["settings"], Settings))
 
 
-def over_seeds(label: str, found: list[dict[str, Any]]) -> ReasoningRow:
+def over_seeds(label: str, found: list[Json]) -> ReasoningRow:
     """A method over its seeds, from the figures of its runs."""
     accuracy = [r["accuracy"] for r in found]
     middle, count = statistics.mean(accuracy), found[0]["items"]  # all seeds solve the same items
@@ -200,6 +200,6 @@ def seconds(plan: Plan) -> float:
     return a_step * sum(stage.epochs for stage in plan.stages()) * count / s.batch
 
 
-def work(folder: str, values: dict[str, Any], tests: int) -> int:
+def work(folder: str, values: Json, tests: int) -> int:
     """One run: train (or resume), solve the test items, keep the figures."""
     return measure(plan_of(values), Path(folder), tests)

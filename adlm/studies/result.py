@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from adlm.errors import need
 from adlm.registry import register
-from adlm.results import Result
+from adlm.results import Json, Result
 from adlm.viz.page import Section
 from adlm.viz.plots import Line, png
 from adlm.viz.table import bounded
@@ -55,7 +55,7 @@ class StudyRow:
     valid_ppl_mean: float
     exact: bool
     curve: LearningCurve
-    config: dict[str, Any]  # as `config.to_dict` writes it
+    config: Json  # as `config.to_dict` writes it
     runs: list[RunFigures] = field(default_factory=list)
 
     @property

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 from adlm.config import from_dict
 from adlm.eval.likelihood import LikelihoodSettings, measure
 from adlm.models import checkpoint
+from adlm.results import Json
 from adlm.train.run import train
 
 TEST_ROWS, VALID_ROWS = 2048, 1024  # of the two splits, spread evenly
@@ -16,7 +16,7 @@ DRAWS = 4
 VALID = "valid.json"  # beside result.json: settings are chosen by it, never by the test split
 
 
-def work(folder: str, values: dict[str, Any]) -> int:
+def work(folder: str, values: Json) -> int:
     """Returns the exit code; result.json is written last and marks the run as done."""
     home = Path(folder)
     if code := train(from_dict(values), home, resume=True):
