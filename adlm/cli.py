@@ -11,6 +11,7 @@ import io
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -204,7 +205,7 @@ def arguments_of(name: str) -> list[Option]:
         >>> [a.name for a in arguments_of("reason eval")]
         ['CHECKPOINT', 'TASK']
     """
-    return Command(name, load(name)).needed
+    return [replace(o, default=None) for o in Command(name, load(name)).needed]
 
 
 def short_forms(name: str) -> dict[str, str]:

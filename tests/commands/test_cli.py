@@ -206,7 +206,7 @@ def evaluate(
     [
         "a b --lengths [1,2] --draw.top_k 3 --n 2 --policy.eta 0.5 --draw.compat",
         "--lengths=[1,2] --draw.top-k=3 -n 2 --eta 0.5 --draw.compat=true a b",
-        "--draw.compat true --num_samples 2 --policy {eta:0.5} --draw.top_k 3 --lengths [1,2] -- a b",
+        "--draw.compat true --num_samples 2 --policy {eta:0.5} --top_k 3 --lengths [1,2] -- a b",
     ],
 )
 def test_options_have_values_short_forms_and_any_order(words):
