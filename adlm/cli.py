@@ -12,6 +12,7 @@ import keyword
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -198,7 +199,7 @@ def arguments_of(name: str) -> list[Option]:
         >>> [a.name for a in arguments_of("reason eval")]
         ['CHECKPOINT', 'TASK']
     """
-    return Command(name, load(name)).needed
+    return [replace(o, default=None) for o in Command(name, load(name)).needed]
 
 
 def short_forms(name: str) -> dict[str, str]:

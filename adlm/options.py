@@ -66,9 +66,14 @@ class Option:
         return get_origin(bare(self.kind))
 
     @property
+    def is_switch(self) -> bool:
+        """Whether its name alone means true."""
+        return bare(self.kind) is bool
+
+    @property
     def shown(self) -> str:
         """What --help shows in place of a value."""
-        listed = ["true", "false"] if self.kind is bool else choices(self.kind)
+        listed = ["true", "false"] if self.is_switch else choices(self.kind)
         name = "MODULE:NAME" if self.name == "--use" else self.name.split(".")[-1].lstrip("-")
         return f"{{{','.join(listed)}}}" if listed else name.upper()
 
@@ -139,6 +144,9 @@ class Command:
         rest = ["--help" if word == "-h" else word for word in words]
         while rest:
             word = rest.pop(0)
+            if word == "--":  # only arguments follow
+                loose += rest
+                break
             if not re.match(r"--?[a-zA-Z][\w.-]*(=|$)", word):
                 loose.append(word)
                 continue
@@ -194,7 +202,7 @@ class Command:
 
 def taken(option: Option, rest: list[str]) -> str:
     """Take an option's value from the words that follow; a switch needs none."""
-    if option.kind is bool and not (rest and rest[0].lower() in ("true", "false")):
+    if option.is_switch and not (rest and rest[0].lower() in ("true", "false", "null")):
         return "true"
     if not rest or rest[0].startswith("--"):
         raise UserError(f"{option.name} needs a value")

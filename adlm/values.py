@@ -39,8 +39,10 @@ def check_sizes(config: Any, prefix: str, least: int, **most: int) -> None:
             check(value <= limit, prefix + name, value, f"at most {limit:,}")
 
 
-def typed(value: Any, kind: Any, name: str, strict: bool = True) -> Any:
+def typed(value: Any, kind: Any, name: str, strict: bool = True, found: Any = None) -> Any:
     """Return the value as `kind`, or raise UserError; unless `strict`, '5' may stand for 5.
+
+    `found` is what the sentence shows in place of the value.
 
     Example:
         >>> typed("5", int | None, "steps", strict=False), typed([0.9, 1], list[float], "betas")
@@ -55,7 +57,7 @@ def typed(value: Any, kind: Any, name: str, strict: bool = True) -> Any:
         made = math.nan
     items = made if isinstance(made, list | tuple) else [made]
     wrong = any(isinstance(item, float) and not math.isfinite(item) for item in items)
-    check(not wrong, name, value, described(kind))
+    check(not wrong, name, value if found is None else found, described(kind))
     return made
 
 
@@ -119,7 +121,7 @@ def from_words(words: str | list[str], kind: Any, name: str) -> Any:
     if len(items) == 1 and items[0].strip().startswith(("[", "(", "{")):
         items = [unquoted(part) for part in items[0].strip()[1:-1].split(",") if part.strip()]
     if form is not dict or not all(":" in item for item in items):
-        return typed(items, kind, name, strict=False)
+        return typed(items, kind, name, strict=False, found=words)
     pairs = [item.partition(":") for item in items]
     return typed({unquoted(key): guess(unquoted(value)) for key, _, value in pairs}, kind, name)
 

@@ -104,7 +104,7 @@ def bash(options: dict[str, list[Option]]) -> str:
     for option in (o for found in options.values() for o in found):
         have = values.setdefault(option.name, [])
         have += [v for v in values_of(option) if v not in have]
-    switches = {o.name for found in options.values() for o in found if o.kind is bool}
+    switches = {o.name for found in options.values() for o in found if o.is_switch}
 
     def case(name: str) -> str:
         own = [option.name for option in options[name]]

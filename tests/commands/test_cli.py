@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from adlm.cli import COMMANDS, main
+from adlm.cli import COMMANDS, MOVED, load, main
 from adlm.errors import UserError
+from adlm.options import Command
 from adlm.progress import console
 from adlm.recipes import recipe
 from adlm.results import write_text
+from adlm.samplers.categorical import Draw
+from adlm.samplers.generate import Settings
 
 CASES = [
     ("tain", "did you mean 'train'"),
@@ -42,6 +45,19 @@ CASES = [
     ("train --resume=no/run", "resume must be true or false, found 'no/run'"),
     ("train laptop-mdlm --lr 3", "there is no option --lr; did you mean --optim.lr?"),
     ("train laptop-mdlm --batch=3", "there is no option --batch; did you mean --train.batch?"),
+    ("train laptop-mdlm --out", "--out needs a value"),
+    ("train laptop-mdlm --train.steps=", "train.steps must be a whole number, found ''"),
+    ("train laptop-mdlm --optim.betas [0.9]", "betas must be a list of 2, each a finite number"),
+    ("train laptop-mdlm --optim.lr 1e400", "optim.lr must be a finite number, found '1e400'"),
+    ("train laptop-mdlm --model.blocks 1000000000", "model.blocks must be at most 10,000"),
+    ("train laptop-mdlm --data.length 1000000000000000000", "data.length must be at most"),
+    ("train laptop-mdlm --data.tokenizer bpe:² --out {out}", "such as bpe:1024"),
+    ("train --train.steps 5", "recipe is missing"),
+    ("sample no/run --n 9223372036854775807", "--n must be at most 10,000,000"),
+    ("sample no/run --steps 100000000000", "--steps must be at most 1,000,000"),
+    ("sample no/run --policy 3", "policy must be names with values, such as {name: 1}, found '3'"),
+    ("eval efficiency a b --steps [1,x]", "a list, each item a whole number, found '[1,x]'"),
+    ("eval zeroshot no/run --hub=maybe", "hub must be true or false, found 'maybe'"),
     ("eval likelihood no/such/run", "there is no checkpoint or run"),
     ("plan owt-mdlm --gpu h10", "did you mean 'h100'"),
     ("anchors text --anchor.gamma nan", "anchor.gamma must be a finite number, found 'nan'"),
@@ -169,3 +185,35 @@ def test_the_dial_derives_everything_from_one_word():
 def test_options_may_stand_before_the_recipe(capsys):
     assert main(["plan", "--count", "2", "--gpu", "h100", "owt-adlm"]) == 0
     assert "293,189,028" in capsys.readouterr().out
+
+
+def test_a_command_is_the_function_of_its_name():
+    for name in COMMANDS.keys() - MOVED.keys():
+        assert load(name).__name__ == name.replace(" ", "_")
+        assert load(name).__module__ == f"adlm.commands.{name.replace(' ', '_')}"
+
+
+def evaluate(
+    runs: list[str],
+    lengths: list[int] | None = None,
+    settings: Settings = Settings(),
+) -> None:
+    """Stand for a command."""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "a b --lengths [1,2] --draw.top_k 3 --n 2 --policy.eta 0.5 --draw.compat",
+        "--lengths=[1,2] --draw.top-k=3 -n 2 --eta 0.5 --draw.compat=true a b",
+        "--draw.compat true --num_samples 2 --policy {eta:0.5} --top_k 3 --lengths [1,2] -- a b",
+    ],
+)
+def test_options_have_values_short_forms_and_any_order(words):
+    command = Command("evaluate", evaluate)
+    given = command.arguments(command.read(words.split()))
+    assert given == {
+        "runs": ["a", "b"],
+        "lengths": [1, 2],
+        "settings": Settings(n=2, policy={"eta": 0.5}, draw=Draw(top_k=3, compat=True)),
+    }
