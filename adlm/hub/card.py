@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
-from adlm.eval.report import of_file
 from adlm.models.checkpoint import Checkpoint
+from adlm.registry import lookup
+from adlm.results import read_json
 from adlm.train.log import read
 from adlm.viz.page import Section, to_markdown
 
@@ -80,15 +80,8 @@ def origin(path: Path) -> str:
 
 def results(saved: Checkpoint) -> list[Section]:
     """What was measured of this very checkpoint; else the validation figure of its training."""
-    found = []
-    for path in sorted((saved.run / "eval").glob("*.json")):
-        try:
-            result = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError:
-            continue
-        own = isinstance(result, dict) and result.get("checkpoint_hash") == saved.hash
-        if own and result.get("command") in MEASURED:
-            found.append(anonymous(of_file(path), str(result.get("data") or "")))
+    paths = sorted((saved.run / "eval").glob("*.json"))
+    found = [section for path in paths if (section := measured(path, saved.hash))]
     if found:
         return found
     valid = [r for r in read(saved.run / "metrics.jsonl") if r.get("step") == saved.step]
@@ -108,11 +101,14 @@ def results(saved: Checkpoint) -> list[Section]:
     ]
 
 
-def anonymous(section: Section, data: str) -> Section:
-    """The section with the name of its data in place of the path."""
-    rows = [[cell.replace(data, plain_name(data)) for cell in row] for row in section.rows]
-    title = section.title.replace(data, plain_name(data))
-    return replace(section, title=title, rows=rows)
+def measured(path: Path, checkpoint_hash: str) -> Section | None:
+    """The section of a result file, if it is a likelihood of the checkpoint with that hash."""
+    values = read_json(path)
+    if values.get("command") not in MEASURED or values.get("checkpoint_hash") != checkpoint_hash:
+        return None
+    if isinstance(values.get("data"), str):
+        values["data"] = plain_name(values["data"])
+    return lookup("result", values["command"]).from_json(values, path).section(path.stem)
 
 
 def plain_name(data: str) -> str:

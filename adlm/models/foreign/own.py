@@ -5,7 +5,6 @@ from __future__ import annotations
 from torch import Tensor
 
 from adlm.config import Config, from_dict
-from adlm.errors import UserError
 from adlm.models import checkpoint
 from adlm.models.foreign.base import Format, take
 from adlm.models.foreign.source import Source
@@ -23,10 +22,7 @@ class Own(Format):
     def config(self, source: Source) -> Config:
         if (source.path / checkpoint.MANIFEST).is_file():
             return checkpoint.load(source.path).config
-        try:
-            return from_dict(source.config["adlm"])
-        except (KeyError, TypeError) as error:
-            raise UserError(f"{source.path / 'config.json'} is damaged ({error!r})") from None
+        return from_dict(source.config.get("adlm"), where=source.path / "config.json")
 
     def names(self, source: Source) -> dict[str, str]:
         return {name: name for name in source.tensors}
