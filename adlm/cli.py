@@ -26,7 +26,7 @@ from adlm.errors import UserError, nearest
 # name -> (where its function is, what it does)
 COMMANDS = {
     "quickstart": ("quickstart:start", "train small models on the default corpus and compare them"),
-    "train": ("train:start", "train a recipe into a folder; resumable"),
+    "train": ("train:train", "train a recipe into a folder; resumable"),
     "eval likelihood": ("likelihood:start", "perplexity of text, with its standard error"),
     "eval zeroshot": ("zeroshot:start", "perplexity on the zero-shot sets"),
     "eval anchors": ("lens:start", "how good anchors are, and what poor ones do"),
@@ -43,10 +43,16 @@ COMMANDS = {
     "study anchoring": ("study:anchoring", "ADLM and A2R against their baselines, over seeds"),
     "study ablate": ("study:ablate", "change one setting of anchoring at a time"),
     "study times": ("study:times", "how MDLM learns best: times, weights, rates and batch"),
-    "study reasoning": ("reason:study", "reasoning methods on one task, over seeds"),
-    "reason train": ("reason:train", "train a model to reason: task x method"),
-    "reason eval": ("reason:evaluate", "accuracy, sound traces and cost of a reasoning model"),
-    "reason show": ("reason:show", "problems with anchors, trace and answer in colour"),
+    "study reasoning": (
+        "study_reasoning:study_reasoning",
+        "reasoning methods on one task, over seeds",
+    ),
+    "reason train": ("reason_train:reason_train", "train a model to reason: task x method"),
+    "reason eval": (
+        "reason_eval:reason_eval",
+        "accuracy, sound traces and cost of a reasoning model",
+    ),
+    "reason show": ("reason_show:reason_show", "problems with anchors, trace and answer in colour"),
     "theory": ("theory:start", "the paper's theory, computed exactly"),
     "plan": ("plan:start", "what a recipe needs: parameters, FLOPs, memory, hours"),
     "doctor": ("doctor:start", "what this machine has"),

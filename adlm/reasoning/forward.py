@@ -1,4 +1,4 @@
-"""The forward pass with continuous thoughts.
+"""The forward pass with continuous thoughts, and the loss.
 
 A thought's input is the last hidden state before it, so the network runs up to the first thought,
 then thought by thought, then over the rest: as much work as one pass, by the cache. `naive` runs
@@ -8,50 +8,88 @@ the whole row again for every thought and is the tested reference.
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from adlm.models.anchored import Anchored, States
 from adlm.models.denoiser import Denoiser
+from adlm.nn.cache import Cache
 from adlm.nn.layout import Layout
 from adlm.nn.linear_ce import linear_cross_entropy
-from adlm.reasoning.sequence import IGNORE, Rows
+from adlm.process.anchors import Anchors
+from adlm.reasoning.sequence import IGNORE, ReasoningRows
 
 
-def hidden(model: Denoiser, rows: Rows) -> Tensor:
-    """(B, L, D) hidden states."""
-    x = model.embed(rows.ids)
+def run(model: Denoiser, x: Tensor, layout: Layout, cache: Cache | None = None) -> States:
+    """TODO(core)"""
+    if isinstance(model, Anchored):
+        return model.both(x, layout, cache=cache)
+    return States(None, model.flow(x, layout, cache=cache))
+
+
+def states(model: Denoiser, rows: ReasoningRows) -> States:
+    """Hidden states at every position, the anchor network's too where there is one."""
+    x = model.embed(rows.ids)  # (B, L, D)
     columns = rows.columns
     if not columns:
-        return model.flow(x, Layout(True, rows.segment))
+        return run(model, x, Layout(True, rows.segment))
 
     cache = model.new_cache()
 
-    def run(part: Tensor, end: int) -> Tensor:
+    def go(part: Tensor, end: int) -> States:
         seen = None if rows.segment is None else rows.segment[:, :end]
-        return model.flow(part, Layout(True, seen), cache=cache)
+        return run(model, part, Layout(True, seen), cache)
 
-    parts = [run(x[:, : columns.start], columns.start)]
+    parts = [go(x[:, : columns.start], columns.start)]
     for column in columns:
-        parts.append(run(parts[-1][:, -1:], column + 1))
+        parts.append(go(parts[-1].denoiser[:, -1:], column + 1))
     if columns.stop < x.shape[1]:
-        parts.append(run(x[:, columns.stop :], x.shape[1]))
-    return torch.cat(parts, dim=1)
+        parts.append(go(x[:, columns.stop :], x.shape[1]))
+    anchors = [p.anchor for p in parts if p.anchor is not None]
+    whole = torch.cat([p.denoiser for p in parts], dim=1)
+    return States(denoiser=whole, anchor=torch.cat(anchors, dim=1) if anchors else None)
 
 
-def naive(model: Denoiser, rows: Rows) -> Tensor:
-    """The same by one whole pass for every thought."""
+def naive(model: Denoiser, rows: ReasoningRows) -> Tensor:
+    """(B, L, D) the denoiser's states by one whole pass for every thought."""
     inputs = list(model.embed(rows.ids).unbind(1))  # L of (B, D)
     layout = Layout(True, rows.segment)
     for column in rows.columns:
-        inputs[column] = model.flow(torch.stack(inputs, 1), layout)[:, column - 1]
-    return model.flow(torch.stack(inputs, 1), layout)
+        inputs[column] = run(model, torch.stack(inputs, 1), layout).denoiser[:, column - 1]
+    return run(model, torch.stack(inputs, 1), layout).denoiser
 
 
-def loss(model: Denoiser, rows: Rows) -> tuple[Tensor, int]:
-    """(summed cross-entropy in nats, number of labels); a label is predicted from before it."""
-    h = hidden(model, rows)[:, :-1]  # (B, L - 1, D)
-    target = rows.labels[:, 1:]
-    wanted = target != IGNORE
-    head, y = model.head, target[wanted]
+def losses(
+    model: Denoiser, rows: ReasoningRows, anchors: Anchors | None = None
+) -> tuple[Tensor, Tensor]:
+    """(NLL of the labels, anchor loss), summed, in nats: the two terms of A2R,
+
+        NLL    = sum_{l labelled} -log p(x^l | x^{1:l-1}),
+        anchor = sum_{l labelled and an anchor} -log y_phi^l(x^l | x^{1:l-1}).
+
+    The anchor loss is 0 where no rule is given. A label is predicted from the position before it.
+    """
+    found = states(model, rows)
+    labelled = rows.labels != IGNORE  # (B, L)
+    bound = _cross_entropy(found.denoiser, model.head, rows.labels, labelled)
+    if anchors is None or found.anchor is None:
+        return bound, bound.new_zeros(())
+    chosen = anchored(rows, anchors, model)
+    return bound, _cross_entropy(found.anchor, model.anchor_head, rows.labels, chosen)
+
+
+def anchored(rows: ReasoningRows, anchors: Anchors, model: Anchored) -> Tensor:
+    """(B, L) labelled positions whose token the rule picks out of its row.
+
+    A row is what the network has to write, its labels, among what it is given, question and slots.
+    """
+    labelled = rows.labels != IGNORE
+    x = torch.where(labelled, rows.labels, rows.ids)
+    return anchors(x, torch.ones_like(labelled), model.table()) & labelled  # padding is no anchor
+
+
+def _cross_entropy(h: Tensor, head: nn.Linear, labels: Tensor, wanted: Tensor) -> Tensor:
+    """Summed over the wanted positions; h: (B, L, D), labels and wanted: (B, L)."""
+    wanted = wanted[:, 1:]
+    y = labels[:, 1:][wanted]
     one = torch.ones(len(y), device=y.device)
-    total, _ = linear_cross_entropy(h[wanted], head.weight, head.bias, y, one)
-    return total, len(y)
+    return linear_cross_entropy(h[:, :-1][wanted], head.weight, head.bias, y, one)[0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,10 +16,10 @@ from adlm.config import from_dict, to_dict
 from adlm.errors import UserError
 from adlm.locks import hold
 from adlm.progress import console
-from adlm.reasoning.plan import Plan, Settings
+from adlm.reasoning.plan import Plan, ReasoningSettings
 from adlm.reasoning.run import measure
 from adlm.reasoning.score import wilson
-from adlm.reasoning.train import Trainer
+from adlm.reasoning.train import step_seconds
 from adlm.results import stamped
 from adlm.studies import pool
 from adlm.studies.pool import Job
@@ -53,7 +52,7 @@ class Study:
 
     task: str
     methods: list[str]  # a name, and after each + the name of an option to turn on
-    settings: Settings
+    settings: ReasoningSettings
     seeds: int
     tests: int
     home: Path
@@ -139,14 +138,7 @@ def seconds(plan: Plan, threads: int) -> float:
         small = replace(
             plan, settings=replace(plan.settings, items=4 * plan.settings.batch, valid=1)
         )
-        trainer = Trainer(small, Path("unused"))
-        stage = trainer.stages[-1]
-        rows = trainer.rows(stage)
-        trainer.advance(rows, stage)
-        began = time.monotonic()
-        for _ in range(2):
-            trainer.advance(rows, stage)
-        a_step = (time.monotonic() - began) / 2
+        a_step = step_seconds(small)
     finally:
         torch.set_num_threads(kept)
     s = plan.settings
@@ -156,7 +148,7 @@ def seconds(plan: Plan, threads: int) -> float:
 
 def work(folder: str, values: dict[str, Any], tests: int) -> int:
     """One run: train (or resume), solve the test items, keep the figures."""
-    plan = Plan(values["task"], values["method"], from_dict(values["settings"], Settings))
+    plan = Plan(values["task"], values["method"], from_dict(values["settings"], ReasoningSettings))
     return measure(plan, Path(folder), tests)
 
 
