@@ -1,4 +1,4 @@
-"""Language modelling as a workload: rows of a corpus, an objective, its bound on the valid split."""
+"""Language modelling as a workload: rows of a corpus, an objective and its bound."""
 
 from __future__ import annotations
 
