@@ -24,7 +24,7 @@ def train(plan: Plan, out: Path, resume: bool = False) -> int:
     """Train into the folder `out`; returns 0, or 128 + the number of the signal that stopped it."""
     plan.stages()  # settings are checked before anything is made
     device = devices.pick(plan.settings.device)
-    return launch(partial(Reasoning, plan, device), plan, out, resume, device)
+    return launch(partial(Reasoning, plan, device), plan, out, resume, device, "--resume")
 
 
 def step_seconds(plan: Plan) -> float:

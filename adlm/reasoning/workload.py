@@ -15,13 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from adlm.config import to_dict
+from adlm.data.counts import CorpusCounts
 from adlm.data.loader import share
 from adlm.errors import UserError
 from adlm.models import checkpoint
 from adlm.models.checkpoint import Checkpoint
-from adlm.objectives.base import make
+from adlm.objectives.anchored import AnchoredObjective
+from adlm.objectives.base import make_objective
+from adlm.process.anchors import reads_table
 from adlm.progress import console
 from adlm.reasoning import network
 from adlm.reasoning.forward import losses
@@ -31,7 +35,6 @@ from adlm.reasoning.sequence import ReasoningRows, Row, collate
 from adlm.reasoning.vocab import items_vocab, pieces
 from adlm.train.distributed import World
 from adlm.train.workload import (
-    Besides,
     Cadence,
     Loss,
     Moment,
@@ -67,7 +70,9 @@ class Reasoning(Workload):
             length = min(length, max(config.data.length, *(whole for _, whole in sizes)))
         self.config = network.lengthened(config, base, length, s.base)
         self.model = network.fresh(self.config, self.vocab, base, s.seed).to(device)
-        self.objective = make(self.config, self.vocab)
+        if self.config.model.anchor_blocks and reads_table(self.config.anchor.rule):
+            self.counts = counted([r.ids for r in self._rows(0)], self.vocab.size)
+        self.objective = make_objective(self.config, self.vocab, self.counts)
         self.idle = self.config.model.bridge == "hidden"
         self.epoch_steps = -(-len(self.pieces) // s.batch)
         optim = self.config.optim
@@ -101,11 +106,11 @@ class Reasoning(Workload):
         return Portion([collate(mine, self.vocab.pad)], sum(row.labelled for row in batch))
 
     def gamma(self, progress: float) -> float:
-        return getattr(self.objective, "gamma", lambda p: 0.0)(progress)  # TODO(core)
+        return self.objective.gamma(progress)
 
     def loss(self, piece: ReasoningRows, anchor: bool) -> Loss:
-        rule = self.objective.anchors if anchor else None
-        bound, extra = losses(self.model, piece.to(self.device), rule)
+        a2r = self.objective if isinstance(self.objective, AnchoredObjective) else None
+        bound, extra = losses(self.model, piece.to(self.device), a2r if anchor else None)
         return Loss(bound, extra, bound.detach(), extra.detach())
 
     def stage(self, step: int) -> int:
@@ -135,28 +140,21 @@ class Reasoning(Workload):
     def record(self, steps: Sequence[StepStats], now: Moment) -> dict[str, Any]:
         """Nats a label, the mean over the steps; the anchor loss where there is one."""
         loss = sum(s.nats / s.tokens for s in steps) / len(steps)
-        found = {"step": now.step, "stage": self.stage(now.step), "loss": loss}
+        at = self.stage(now.step)
+        self.said = f" stage {at}"
+        found = {"step": now.step, "stage": at, "loss": loss}
         if any(s.anchor for s in steps):
             found["anchor_loss"] = sum(s.anchor / s.tokens for s in steps) / len(steps)
         return found
 
-    def note(self, record: dict[str, Any]) -> str:
-        return f"stage {record['stage']} loss {record['loss']:.4f}"
-
     def broken(self, step: int, run: Path, world: World) -> str:
         return f"the loss is not finite at step {step}: try a lower --lr"
 
-    def besides(self, step: int) -> Besides:
+    def state(self, step: int) -> dict[str, Any]:
         at, within = self.place(step)
-        state = {
-            "stage": at,
-            "within": within,
-            "data": self.items.hash,
-            "source": self.items.source,
-            "limit": self.limit,
-            "plan": to_dict(self.plan),
-        }
-        return Besides(self.vocab, state)
+        items = {"data": self.items.hash, "source": self.items.source}
+        plan = {"limit": self.limit, "plan": to_dict(self.plan)}
+        return {"stage": at, "within": within, **items, **plan}
 
     def check(self, saved: Checkpoint, state: dict[str, Any]) -> None:
         if saved.vocab.hash != self.vocab.hash or state["data"] != self.items.hash:
@@ -170,8 +168,12 @@ class Reasoning(Workload):
     def ending(self, run: Path) -> str:
         return f"done: {checkpoint.find(run)}"
 
-    def again(self, run: Path) -> str:
-        return "--resume"
+
+def counted(rows: list[list[int]], vocab_size: int) -> CorpusCounts:
+    """How often tokens occur in rows of tokens."""
+    every = [t for row in rows for t in row], [t for row in rows for t in set(row)]
+    found = (torch.from_numpy(np.bincount(e, minlength=vocab_size)).double() for e in every)
+    return CorpusCounts(*found, torch.tensor(len(rows), dtype=torch.float64))
 
 
 def order(lengths: list[int], batch: int, seed: tuple[int, int, int]) -> list[list[int]]:

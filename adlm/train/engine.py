@@ -95,7 +95,7 @@ class Engine:
                 now = Moment(self.step, self.tokens, self.seconds + spent, rate, self.precision)
                 if _due(self.step, every.log) or (self.finished and every.log_last):
                     record = workload.record(self.recent, now)
-                    note = workload.note(record)
+                    note = f"loss {record['loss']:.3f}{workload.said} {rate:,.0f} tok/s"
                     if log:
                         log.write(record)
                     self.recent = []
@@ -173,17 +173,18 @@ class Engine:
                 "precision": self.precision,
                 "recent": [asdict(step) for step in self.recent],
             }
-            vocab, more, lengths = self.workload.besides(self.step)
+            workload = self.workload
             checkpoint.save(
                 self.run,
                 self.step,
                 self.config,
-                vocab,
+                workload.vocab,
                 averaged,
                 training,
-                state | more,
-                self.workload.cadence.keep,
-                lengths,
+                state | workload.state(self.step),
+                workload.cadence.keep,
+                workload.lengths,
+                workload.counts,
             )
         self.world.wait()
 

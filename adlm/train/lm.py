@@ -12,20 +12,22 @@ from safetensors.torch import save_file
 
 from adlm.config import Config
 from adlm.data.corpus import open_rows, open_vocab
+from adlm.data.counts import CorpusCounts
 from adlm.data.lengths import Lengths
 from adlm.data.loader import Order, share
 from adlm.data.vocab import Vocab
 from adlm.errors import RunStopped, UserError
-from adlm.models.anchored import Anchored
+from adlm.models import checkpoint
+from adlm.models.build import build_model
 from adlm.models.checkpoint import Checkpoint
-from adlm.models.sizes import build
 from adlm.nn.transformer import Trunk
-from adlm.objectives.base import make
+from adlm.objectives.base import make_objective
 from adlm.objectives.likelihood import evaluator, score, spread
-from adlm.process.anchors import Table
-from adlm.train import summary
+from adlm.process.anchors import reads_table
+from adlm.progress import sparkline
 from adlm.train.distributed import World
-from adlm.train.workload import Besides, Cadence, Loss, Moment, Phase, Portion, StepStats, Workload
+from adlm.train.log import read
+from adlm.train.workload import Cadence, Loss, Moment, Phase, Portion, StepStats, Workload
 from adlm.types import Batch, Noise
 
 Piece = tuple[Batch, Noise | None]
@@ -43,18 +45,18 @@ class LanguageModelling(Workload):
         self.vocab: Vocab = open_vocab(config.data)
         self.rows = open_rows(config.data, "train", self.vocab)
         self.valid = open_rows(config.data, "valid", self.vocab)
+        self.lengths = Lengths.of(self.rows.store, config.data.length)
         self.order = Order(len(self.rows), cfg.batch, cfg.seed)
         torch.manual_seed(cfg.seed)
-        self.model = build(config, self.vocab.size).to(device)
-        self.objective = make(config, self.vocab)
+        self.model = build_model(config, self.vocab.size).to(device)
+        if config.model.anchor_blocks and reads_table(config.anchor.rule):
+            self.counts = CorpusCounts.count(self.rows, self.vocab.size)
+        self.objective = make_objective(config, self.vocab, self.counts)
         self.bound = evaluator(config, self.vocab)  # what is reported
-        if isinstance(self.model, Anchored) and self.model.table() is not None:
-            self.model.set_table(Table.count(self.rows, self.vocab.size))
         if cfg.compile:
             for module in self.model.modules():
                 if isinstance(module, Trunk):
                     module.compile()
-        self.said = ""  # the last validation, for the progress bar
 
     def dropout_seed(self, step: int, rank: int) -> int:
         return (self.config.train.seed * 1_000_003 + step) * 4099 + rank
@@ -73,16 +75,16 @@ class LanguageModelling(Workload):
         return Portion(pieces, int(self.rows.count[index].sum()))
 
     def gamma(self, progress: float) -> float:
-        self.progress = progress  # TODO(core)
-        return 0.0
+        return self.objective.gamma(progress)
 
     def loss(self, piece: Piece, anchor: bool) -> Loss:
         batch, noise = piece
         noise = None if noise is None else noise.to(self.device)
-        found = self.objective.score(self.model, batch.to(self.device), noise, self.progress)
-        none = found.total.new_zeros(())
-        extra = none if found.anchor is None else found.anchor.sum()
-        return Loss(found.total, none, found.rows.sum(), extra)
+        found = self.objective.score(self.model, batch.to(self.device), noise, anchor)
+        if found.anchor is None or found.anchor_rows is None:
+            none = found.bound.new_zeros(())
+            return Loss(found.bound, none, found.rows.sum(), none)
+        return Loss(found.bound, found.anchor, found.rows.sum(), found.anchor_rows.sum())
 
     def validate(self, now: Moment) -> dict[str, Any]:
         """Score rows of the valid split."""
@@ -113,9 +115,6 @@ class LanguageModelling(Workload):
         found |= {"lr_factor": steps[-1].lr_factor, "grad_norm": steps[-1].grad_norm}
         return {**found, "tokens_per_s": now.rate, "seconds": now.seconds}
 
-    def note(self, record: dict[str, Any]) -> str:
-        return f"loss {record['loss']:.3f}{self.said} {record['tokens_per_s']:,.0f} tok/s"
-
     def broken(self, step: int, run: Path, world: World) -> str:
         """Keep the batch that broke the loss, and say what to try."""
         path = run / f"bad-step-{step}-rank-{world.rank}.safetensors"
@@ -130,9 +129,8 @@ class LanguageModelling(Workload):
             "checkpoints so far are kept"
         )
 
-    def besides(self, step: int) -> Besides:
-        lengths = Lengths.of(self.rows.store, self.config.data.length)
-        return Besides(self.vocab, {"data": self.rows.store.key}, lengths)
+    def state(self, step: int) -> dict[str, Any]:
+        return {"data": self.rows.store.key}
 
     def check(self, saved: Checkpoint, state: dict[str, Any]) -> None:
         if saved.vocab.hash != self.vocab.hash:
@@ -143,11 +141,31 @@ class LanguageModelling(Workload):
             )
 
     def beginning(self, step: int, precision: str, world: World) -> str:
-        on = (world, self.device, precision)
-        return summary.beginning(self.config, self.model, self.rows, step, on)
+        """What is trained, on what and where."""
+        cfg, rows = self.config.train, len(self.rows)
+        size = sum(p.numel() for p in self.model.parameters())
+        tokens, goal = int(self.rows.count.sum()), cfg.steps * cfg.batch
+        where = f"{world.size} x {self.device}" if world.size > 1 else self.device
+        if self.device == "cpu":
+            where += f" ({torch.get_num_threads()} threads)"
+        lines = [
+            f"model     {self.config.objective}, {size:,} parameters",
+            f"data      {self.config.data.name}: {rows:,} rows, {tokens:,} tokens",
+            f"training  {cfg.steps:,} steps of {cfg.batch} rows of {self.rows.length}: "
+            f"{goal * tokens / rows:,.0f} tokens, {goal / rows:.1f} epochs",
+            f"on        {where}, {precision}",
+        ]
+        return "\n".join([*lines, f"goes on   from step {step:,}"] if step else lines)
 
     def ending(self, run: Path) -> str:
-        return summary.ending(run, self.objective.exact)
-
-    def again(self, run: Path) -> str:
-        return f"adlm train --resume {run}"
+        """The last validation with its curve, and what one may do with the run."""
+        found = [r for r in read(run / "metrics.jsonl") if "valid_ppl" in r]
+        lines = [f"done: {checkpoint.find(run)}"]
+        if found:
+            ppl, error = found[-1]["valid_ppl"], found[-1]["valid_se"]
+            spread = f" ± {ppl * error:.1f}" if math.isfinite(error) else ""
+            curve = f"   {sparkline([r['valid_nll'] for r in found])}" if len(found) > 2 else ""
+            bound = "" if self.objective.exact else "≤ "
+            lines.append(f"validation PPL {bound}{ppl:.1f}{spread}{curve}")
+        nexts = (f"adlm {command} {run}" for command in ("sample", "watch", "eval likelihood"))
+        return "\n".join([*lines, "next: " + ", ".join(nexts)])

@@ -15,7 +15,7 @@ from adlm.data.vocab import byte_vocab
 from adlm.errors import UserError, need
 from adlm.locks import hold
 from adlm.models import checkpoint
-from adlm.objectives.base import make
+from adlm.objectives.base import make_objective
 from adlm.process.anchors import Anchors
 from adlm.progress import console
 from adlm.results import write_json
@@ -49,13 +49,14 @@ def train(config: Config, out: Path, resume: bool = False, logger: Logger | None
     `logger(record, out)` is called with every record of metrics.jsonl. Returns 0, or 128 + the
     number of the signal that stopped it.
     """
-    make(config, byte_vocab())  # settings are checked before any data is read
+    make_objective(config, byte_vocab())  # settings are checked before any data is read
     Anchors(config.anchor, byte_vocab())
     if config.train.tensorboard and find_spec("tensorboard") is None:
         raise need("tensorboard", "tensorboard", "train.tensorboard")
     device = devices.pick(config.train.device)
     make_workload = partial(LanguageModelling, config, device)
-    return launch(make_workload, config, out, resume, device, [logger] if logger else [])
+    again, loggers = f"adlm train --resume {out}", [logger] if logger else []
+    return launch(make_workload, config, out, resume, device, again, loggers)
 
 
 def launch(
@@ -64,9 +65,13 @@ def launch(
     out: Path,
     resume: bool,
     device: str,
+    again: str,
     loggers: Sequence[Logger] = (),
 ) -> int:
-    """Train a workload in one process, or in each of those that torchrun has started."""
+    """Train a workload in one process, or in each of those that torchrun has started.
+
+    `settings` are stored with the run; `again` are the words that resume it.
+    """
     world = distributed.start(device)
     try:
         for change in check_folder(settings, out, resume):
@@ -75,14 +80,14 @@ def launch(
         batch = workload.config.train.batch
         if batch < world.size:
             raise UserError(f"train.batch {batch} must be at least {world.size}, one row a process")
-        code = work(Engine(workload, out, world), settings, loggers)
+        code = work(Engine(workload, out, world), settings, again, loggers)
         world.wait()  # none leaves while another may still be talking to it
         return code
     finally:
         distributed.finish(world)
 
 
-def work(engine: Engine, settings: object, loggers: Sequence[Logger]) -> int:
+def work(engine: Engine, settings: object, again: str, loggers: Sequence[Logger]) -> int:
     """One process's part of a run."""
     out, world, workload = engine.run, engine.world, engine.workload
     lock = hold(out) if world.main else None
@@ -102,8 +107,7 @@ def work(engine: Engine, settings: object, loggers: Sequence[Logger]) -> int:
     with StopFlag() as stop:
         engine.fit(stop, [*board, *loggers])
     if not engine.finished:
-        how = workload.again(out)
-        say(world.main, f"stopped at step {engine.step} with a checkpoint; {how} goes on")
+        say(world.main, f"stopped at step {engine.step} with a checkpoint; {again} goes on")
         return 128 + stop.raised
     say(world.main, workload.ending(out))
     return 0

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from adlm.config import Config, OptimConfig
+from adlm.data.counts import CorpusCounts
 from adlm.data.lengths import Lengths
 from adlm.data.vocab import Vocab
 from adlm.models.checkpoint import Checkpoint
@@ -85,14 +86,6 @@ class Moment:
     precision: str
 
 
-class Besides(NamedTuple):
-    """The workload's part of a checkpoint."""
-
-    vocab: Vocab
-    state: dict[str, Any]  # JSON values
-    lengths: Lengths | None = None
-
-
 class Workload(ABC):
     """A kind of training. The engine reads `config.train` and `config.optim` alone."""
 
@@ -102,6 +95,10 @@ class Workload(ABC):
     phases: Sequence[Phase]
     cadence: Cadence
     idle = False  # may some weights be without a gradient?
+    said = ""  # how it goes, beside the progress bar
+    vocab: Vocab  # with the next two, what a checkpoint holds besides
+    lengths: Lengths | None = None
+    counts: CorpusCounts | None = None
 
     @abstractmethod
     def portion(self, step: int, world: World) -> Portion:
@@ -115,29 +112,25 @@ class Workload(ABC):
     def loss(self, piece: Any, anchor: bool) -> Loss:
         """The loss of one piece; `anchor` asks for the anchor term."""
 
+    @abstractmethod
     def gamma(self, progress: float) -> float:
         """The weight of the anchor term at a share of the training."""
-        return 0.0
+
+    @abstractmethod
+    def record(self, steps: Sequence[StepStats], now: Moment) -> dict[str, Any]:
+        """The line of metrics for some steps; it has a `loss`."""
 
     @abstractmethod
     def validate(self, now: Moment) -> dict[str, Any]:
         """Measure the model; returns a line of metrics."""
 
     @abstractmethod
-    def record(self, steps: Sequence[StepStats], now: Moment) -> dict[str, Any]:
-        """The line of metrics for some steps."""
-
-    @abstractmethod
-    def note(self, record: dict[str, Any]) -> str:
-        """That line in a few words, beside the progress bar."""
-
-    @abstractmethod
     def broken(self, step: int, run: Path, world: World) -> str:
         """What to say of a step whose loss is not finite, with its batch kept if that helps."""
 
     @abstractmethod
-    def besides(self, step: int) -> Besides:
-        """What a checkpoint holds besides the engine's own."""
+    def state(self, step: int) -> dict[str, Any]:
+        """What a checkpoint's state.json has of the workload."""
 
     @abstractmethod
     def check(self, saved: Checkpoint, state: dict[str, Any]) -> None:
@@ -150,10 +143,6 @@ class Workload(ABC):
     @abstractmethod
     def ending(self, run: Path) -> str:
         """Say what came out."""
-
-    @abstractmethod
-    def again(self, run: Path) -> str:
-        """Name the words that resume a stopped run."""
 
     @cached_property
     def ends(self) -> list[int]:

@@ -3,11 +3,12 @@
 import pytest
 import torch
 
-from adlm.config import AnchorConfig, ModelConfig
+from adlm.config import AnchorConfig, Config, ModelConfig
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
+from adlm.nn.context import Context
 from adlm.nn.layout import Layout
-from adlm.process.anchors import Anchors
+from adlm.objectives.base import make_objective
 from adlm.reasoning.decode import greedy
 from adlm.reasoning.forward import losses, naive, states
 from adlm.reasoning.item import Item
@@ -44,6 +45,8 @@ def rows_of(method: str, stage: Stage, items=ITEMS, **options):
     return [made.row(pieces(i, VOCAB), stage, VOCAB) for i in items]
 
 
+RARE = Config(objective="a2r", model=ModelConfig(anchor_blocks=1), anchor=AnchorConfig(tau=1))
+A2R = make_objective(RARE, VOCAB)  # its anchors: tokens that occur once in their row
 KINDS = ["rotary", "learned positions", "a2r"]
 THOUGHTS = Stage(1, slots=3, removed=1)
 
@@ -76,9 +79,9 @@ def test_multi_pass_is_the_naive_recomputation(kind, method):
 def test_a_batch_costs_what_its_rows_cost_alone(kind, method, stage, options):
     model = network(kind)
     rows = rows_of(method, stage, **options)
-    rule = Anchors(AnchorConfig(tau=1), VOCAB)
-    together = losses(model, collate(rows, VOCAB.pad), rule)
-    alone = [losses(model, collate([r], VOCAB.pad), rule) for r in rows]
+    a2r = A2R if kind == "a2r" else None
+    together = losses(model, collate(rows, VOCAB.pad), a2r)
+    alone = [losses(model, collate([r], VOCAB.pad), a2r) for r in rows]
     for term in (0, 1):  # the labels' and the anchors'
         torch.testing.assert_close(together[term], sum(a[term] for a in alone))
     assert bool(together[1] > 0) == (kind == "a2r")
@@ -97,7 +100,7 @@ def test_the_anchor_loss_of_a2r_is_that_of_rare_labelled_tokens(feedback):
         for place, label in enumerate(row.labels):
             if label != IGNORE and label not in special and tokens.count(label) == 1:
                 expected = expected - said[place - 1, label]
-    _, found = losses(model, collate(rows, VOCAB.pad), Anchors(AnchorConfig(tau=1), VOCAB))
+    _, found = losses(model, collate(rows, VOCAB.pad), A2R)
     torch.testing.assert_close(found, expected)
     found.backward()
     assert model.anchor_head.weight.grad.abs().max() > 0
@@ -135,10 +138,12 @@ def test_decoding_with_a_cache_is_decoding_without(method):
     assert found.slots == said[row.question - 1 : row.prompt - 1]
     inputs = list(model.embed(batch.ids).unbind(1))[: row.prompt]
     for column in batch.columns:
-        inputs[column] = model.flow(torch.stack(inputs, 1), Layout(True))[:, column - 1]
+        inputs[column] = model(torch.stack(inputs, 1), Context(Layout(True))).denoiser[
+            :, column - 1
+        ]
     out: list[int] = []
     while len(out) < 6:
-        h = model.flow(torch.stack(inputs, 1), Layout(True))[:, -1]
+        h = model(torch.stack(inputs, 1), Context(Layout(True))).denoiser[:, -1]
         token = int(model.head(h).argmax())
         if token == VOCAB.eos:
             break
