@@ -23,6 +23,7 @@ from adlm.data.loader import share
 from adlm.errors import UserError
 from adlm.models import checkpoint
 from adlm.models.checkpoint import Checkpoint
+from adlm.models.denoiser import Denoiser
 from adlm.objectives.anchored import AnchoredObjective
 from adlm.objectives.base import make_objective
 from adlm.process.anchors import reads_table
@@ -42,17 +43,17 @@ from adlm.train.workload import (
     Portion,
     StepStats,
     Workload,
-)  # fmt: skip
+)
 
 BUCKET = 16  # batches whose rows are sorted by length together
 SLACK = 16  # tokens that a trace may be longer than the longest one seen
-CADENCE = Cadence(log=20, save_seconds=120.0, log_last=False)
 
 
 class Reasoning(Workload):
     """A task learnt by a method."""
 
-    cadence = CADENCE
+    model: Denoiser
+    cadence = Cadence(log=20, save_seconds=120.0, log_last=False)
 
     def __init__(self, plan: Plan, device: str):
         self.plan, self.device = plan, device
@@ -75,14 +76,9 @@ class Reasoning(Workload):
         self.objective = make_objective(self.config, self.vocab, self.counts)
         self.idle = self.config.model.bridge == "hidden"
         self.epoch_steps = -(-len(self.pieces) // s.batch)
-        optim = self.config.optim
-        self.phases = [
-            Phase(
-                self.epoch_steps * stage.epochs,
-                replace(optim, decay="linear" if stage is self.stages[-1] else "constant"),
-            )
-            for stage in self.stages
-        ]
+        level, falling = (replace(self.config.optim, decay=d) for d in ("constant", "linear"))
+        steps = [self.epoch_steps * stage.epochs for stage in self.stages]
+        self.phases = [*(Phase(n, level) for n in steps[:-1]), Phase(steps[-1], falling)]
         self.rows = lru_cache(maxsize=1)(self._rows)
         self.batches = lru_cache(maxsize=1)(self._batches)
 
@@ -172,8 +168,9 @@ class Reasoning(Workload):
 def counted(rows: list[list[int]], vocab_size: int) -> CorpusCounts:
     """How often tokens occur in rows of tokens."""
     every = [t for row in rows for t in row], [t for row in rows for t in set(row)]
-    found = (torch.from_numpy(np.bincount(e, minlength=vocab_size)).double() for e in every)
-    return CorpusCounts(*found, torch.tensor(len(rows), dtype=torch.float64))
+    tokens, having = (torch.from_numpy(np.bincount(e, minlength=vocab_size)) for e in every)
+    total = torch.tensor(len(rows), dtype=torch.float64)
+    return CorpusCounts(tokens.double(), having.double(), total)
 
 
 def order(lengths: list[int], batch: int, seed: tuple[int, int, int]) -> list[list[int]]:

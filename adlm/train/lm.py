@@ -20,6 +20,7 @@ from adlm.errors import RunStopped, UserError
 from adlm.models import checkpoint
 from adlm.models.build import build_model
 from adlm.models.checkpoint import Checkpoint
+from adlm.models.denoiser import Denoiser
 from adlm.nn.transformer import Trunk
 from adlm.objectives.base import make_objective
 from adlm.objectives.likelihood import evaluator, score, spread
@@ -35,6 +36,8 @@ Piece = tuple[Batch, Noise | None]
 
 class LanguageModelling(Workload):
     """A model of text by an objective."""
+
+    model: Denoiser
 
     def __init__(self, config: Config, device: str):
         cfg = config.train

@@ -48,7 +48,8 @@ class Cadence:
     log_last: bool = True  # the steps before the end too, however few
 
 
-class Portion(NamedTuple):
+@dataclass(frozen=True)
+class Portion:
     """One process's part of the global batch of a step."""
 
     pieces: Sequence[Any]  # each fits into memory

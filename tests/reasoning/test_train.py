@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from adlm.cli import main
+from adlm.config import AnchorConfig
 from adlm.errors import UserError
 from adlm.models import checkpoint
 from adlm.reasoning.evaluate import ReasoningResult
@@ -92,6 +93,22 @@ def test_a2r_trains_with_the_anchor_loss_and_reasons(tmp_path):
     (logged,) = (r for r in read(tmp_path / "run" / "metrics.jsonl") if "loss" in r)
     assert logged["anchor_loss"] > 0
     assert len(trained.solver.solve(plan().items("test", 3).items)) == 3
+
+
+def test_an_a2r_base_brings_its_anchor_rule(tmp_path):
+    from adlm.train.run import train as pretrain
+    from tests.conftest import make_config, small_corpus
+
+    config = make_config(small_corpus(tmp_path), "a2r", steps=1)
+    network, anchor = replace(config.model, anchor_blocks=1), AnchorConfig(rule="tfidf", share=0.2)
+    pretrain(replace(config, model=network, anchor=anchor), tmp_path / "base")
+    made = plan("acot", base=str(tmp_path / "base"), add_tokens=True, epochs=3)
+    assert train(made, tmp_path / "run") == 0
+    saved = checkpoint.load(tmp_path / "run")
+    assert saved.counts().total == 24  # the items, not the base's rows
+    workload = Reasoning(made, "cpu")
+    (piece,) = workload.portion(0, World()).pieces
+    assert 0 < workload.loss(piece, True).anchor < workload.loss(piece, False).bound
 
 
 def test_torchrun_trains_as_one_process_does(tmp_path):
