@@ -75,6 +75,10 @@ class Result:
         """What is shown of it: table, notes, texts, plots; `name` is the file's, without .json."""
         raise NotImplementedError
 
+    def text(self) -> str:
+        """What the terminal shows of it."""
+        return self.section("").text()
+
 
 def write_json(path: Path, values: Any) -> None:
     """Write values as JSON, whole or not at all."""
@@ -97,6 +101,24 @@ def write_text(path: Path, text: str) -> None:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
         raise UserError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def try_place(path: Path) -> None:
+    """Raise UserError unless a file can be written there; nothing is left behind."""
+    if path.is_dir():
+        raise UserError(f"{path} is a folder: name a file in it")
+    made = [folder for folder in path.parents if not folder.exists()]  # innermost first
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tried = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+        tried.write_bytes(b"")
+        tried.unlink()
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror or error}") from None
+    finally:
+        for folder in made:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
 
 def stamped(values: dict[str, Any], device: str, precision: str) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import torch
 from rich.console import Console
 from rich.text import Text
 
-from adlm.commands.likelihood import DataChoice
 from adlm.config import AnchorConfig, DataConfig, check
 from adlm.data.cache import TokenStore
 from adlm.data.corpus import open_rows, open_vocab
@@ -15,6 +14,7 @@ from adlm.data.counts import CorpusCounts
 from adlm.data.pack import pack
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
+from adlm.eval.likelihood import DataChoice
 from adlm.process.anchors import Anchors
 from adlm.types import Batch
 

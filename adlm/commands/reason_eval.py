@@ -8,6 +8,7 @@ from typing import Literal
 from adlm.config import check
 from adlm.reasoning.evaluate import Problems, evaluate
 from adlm.reasoning.train import load_trained
+from adlm.results import try_place
 
 
 def reason_eval(
@@ -38,10 +39,12 @@ def reason_eval(
     """
     check(limit >= 0, "--limit", limit, "0 (all) or more")
     check(batch >= 1, "--batch", batch, "at least 1")
+    if out:
+        try_place(Path(out))
     trained = load_trained(checkpoint, device)
     problems = Problems(task, split, data, data_dir, skip_bad, limit)
     result = evaluate(trained, problems, batch)
-    print(result)
+    print(result.text())
     path = Path(out) if out else trained.checkpoint.run / "eval" / f"{result.file}.json"
     result.save(path)
     print(f"written to {path}")

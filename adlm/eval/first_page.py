@@ -7,9 +7,10 @@ import math
 from pathlib import Path
 from typing import Any
 
-from adlm.eval.report import over, png, spread
+from adlm.eval.report import over
 from adlm.viz.page import Section, to_html
-from adlm.viz.plots import Line
+from adlm.viz.plots import Line, png
+from adlm.viz.table import spread
 
 TITLE, SHOWN = "adlm quickstart", "laptop-adlm"
 

@@ -62,7 +62,7 @@ class ReasoningResult(Tally, Result):
     steps: int
     checkpoint_hash: str
 
-    def __str__(self) -> str:
+    def text(self) -> str:
         """The figures in two lines."""
         low, high = self.interval
         text = (

@@ -12,9 +12,9 @@ from typing import Any
 
 from adlm import api
 from adlm import device as devices
-from adlm.commands.likelihood import start as likelihood
 from adlm.config import Config, from_dict, to_dict
 from adlm.data.vocab import nominal_size
+from adlm.eval.likelihood import LikelihoodSettings, measure
 from adlm.models import checkpoint
 from adlm.models.cost import training_flops
 from adlm.recipes import recipe
@@ -66,10 +66,10 @@ def work(folder: str, values: dict[str, Any], rows: int) -> int:
     home, config = Path(folder), from_dict(values)
     if code := train(config, home, resume=True):
         return code
-    hash_now = checkpoint.load(home).hash
-    if not current(home / "eval" / "likelihood-sotu-test.json", hash_now, rows):
-        out = str(home / "eval" / "likelihood-sotu-test.json")
-        likelihood(str(home), out=out, limit=rows, draws=1, precision="auto")
+    saved = checkpoint.load(home)
+    hash_now, scored = saved.hash, home / "eval" / "likelihood-sotu-test.json"
+    if not current(scored, hash_now, rows):
+        measure(saved, LikelihoodSettings(limit=rows, draws=1, precision="auto")).save(scored)
     if not current(home / "eval" / "texts.json", hash_now):
         write_json(home / "eval" / "texts.json", {"checkpoint_hash": hash_now, **texts(home)})
     return 0

@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from adlm.viz.table import markdown_table
+
 
 @dataclass
 class Section:
@@ -24,6 +26,11 @@ class Section:
     columns: list[tuple[str, list[str]]] = field(default_factory=list)  # texts side by side
     commands: list[str] = field(default_factory=list)
     details: Any = None  # settings and hashes, folded away
+
+    def text(self) -> str:
+        """Table and notes for the terminal."""
+        table = [markdown_table(self.header, self.rows)] if self.rows else []
+        return "\n".join([*table, *self.notes])
 
 
 STYLE = """
@@ -114,8 +121,7 @@ def to_markdown(sections: list[Section], title: str) -> str:
     for s in sections:
         out.append(f"## {s.title}")
         if s.rows:
-            lines = [s.header, ["---"] * len(s.header), *s.rows]
-            out.append("\n".join("| " + " | ".join(line) + " |" for line in lines))
+            out.append(markdown_table(s.header, s.rows))
         out += s.notes
         texts = [*s.texts, *(f"{name}: {t}" for name, own in s.columns for t in own)]
         out += ["\n".join(f"> {line}" for line in t.splitlines()) for t in texts]

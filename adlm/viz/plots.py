@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -87,6 +88,15 @@ def curves(
         axis.legend(fontsize=8, frameon=False, **beside)
     figure.savefig(where, dpi=130, format="png")
     plt.close(figure)
+
+
+def png(
+    panels: dict[str, list[Line]], x: str, y: str, log_x: bool = False, log_y: bool = False
+) -> bytes:
+    """The same picture as bytes."""
+    buffer = io.BytesIO()
+    curves(buffer, panels, x, y, log_x, log_y)
+    return buffer.getvalue()
 
 
 def bars(where: Path, title: str, data: Bars) -> None:

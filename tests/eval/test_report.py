@@ -61,7 +61,10 @@ def test_a_run_that_was_stopped_is_said_to_be(run, tmp_path):
     [
         ("not json", "is not a JSON file"),
         ("[1]", "it holds no object"),
-        ('{"command": "eval zeroshot"}', "is not a whole result of 'eval zeroshot'"),
+        (
+            '{"command": "eval zeroshot"}',
+            "is not a result of 'eval zeroshot': Object missing required field",
+        ),
     ],
 )
 def test_a_broken_file_is_one_sentence(tmp_path, capsys, content, says):
