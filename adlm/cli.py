@@ -53,14 +53,6 @@ COMMANDS = {
     "completion": "tab completion for bash, zsh or fish",
     "recipes": "list the recipes",
 }
-# where a command is whose file does not bear its name yet
-MOVED = {
-    "train": "train:start",
-    "study reasoning": "reason:study",
-    "reason train": "reason:train",
-    "reason eval": "reason:evaluate",
-    "reason show": "reason:show",
-}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -131,8 +123,7 @@ def load(name: str) -> Callable[..., Any]:
     The name of a Python keyword has an underscore behind it: import_ in commands/import_.py.
     """
     own = name.replace(" ", "_") + "_" * keyword.iskeyword(name)
-    module, function = MOVED.get(name, f"{own}:{own}").split(":")
-    return getattr(importlib.import_module(f"adlm.commands.{module}"), function)
+    return getattr(importlib.import_module(f"adlm.commands.{own}"), own)
 
 
 def overview() -> str:

@@ -11,9 +11,9 @@ import argparse
 from pathlib import Path
 
 from adlm.errors import one_sentence
-from adlm.reasoning.plan import Plan, Settings
-from adlm.reasoning.score import summary
-from adlm.reasoning.train import load_solver, train
+from adlm.reasoning.plan import Plan, ReasoningSettings
+from adlm.reasoning.score import tally
+from adlm.reasoning.train import load_trained, train
 
 
 def main() -> None:
@@ -24,18 +24,20 @@ def main() -> None:
     parser.add_argument("--out", default="runs/example-reasoning")
     given = parser.parse_args()
 
-    settings = Settings(items=given.items, epochs=given.epochs, stages=2, valid=50, size="pico")
+    settings = ReasoningSettings(
+        items=given.items, epochs=given.epochs, stages=2, valid=50, size="pico"
+    )
     for method in ("cot", "acot"):
         plan = Plan("arithmetic", method, settings)
         folder = Path(given.out) / method
         if code := train(plan, folder, resume=True):
             raise SystemExit(code)
-        solver, _, _ = load_solver(str(folder))
-        outcomes = solver.solve(plan.items("test", given.tests).items)
-        found = summary(outcomes)
-        low, high = found["interval"]
-        print(f"{method}: {found['accuracy']:.1%} right ({low:.1%} to {high:.1%})")
-        one = outcomes[0]
+        solver = load_trained(str(folder)).solver
+        attempts = solver.solve(plan.items("test", given.tests).items)
+        found = tally(attempts)
+        low, high = found.interval
+        print(f"{method}: {found.accuracy:.1%} right ({low:.1%} to {high:.1%})")
+        one = attempts[0]
         print(f"  {one.item.question}\n  {' '.join(one.slots)} {one.trace} -> {one.answer}")
 
 

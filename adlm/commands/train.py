@@ -8,11 +8,11 @@ from adlm.config import Config
 from adlm.errors import UserError
 from adlm.models.checkpoint import MANIFEST
 from adlm.registry import names
+from adlm.train import run
 from adlm.train.log import find_logger
-from adlm.train.run import train as run
 
 
-def start(
+def train(
     recipe: str,
     config: Config,
     out: str | None = None,
@@ -33,7 +33,7 @@ def start(
             and the run's folder; it is not stored.
     """
     hook = find_logger(logger) if logger else None
-    return run(config, folder(recipe, out), resume, hook)
+    return run.train(config, folder(recipe, out), resume, hook)
 
 
 def folder(recipe: str, out: str | None) -> Path:

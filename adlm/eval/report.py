@@ -13,7 +13,6 @@ from pathlib import Path
 import msgspec
 
 from adlm.errors import UserError
-from adlm.eval.sections import SECTIONS, untyped
 from adlm.progress import console
 from adlm.registry import lookup, names
 from adlm.results import Json, read_json
@@ -67,8 +66,6 @@ def of_file(path: Path) -> Section:
     kind = command_of(values)
     if kind in names("result"):
         made = typed(kind, values, path)
-    elif kind in SECTIONS:
-        made = untyped(kind, values, path)
     else:
         made = unknown(values, path)
     name = path.stem.removeprefix("eval-")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from adlm.errors import UserError
 from adlm.models.build import build_model
@@ -20,7 +20,7 @@ def load_model(saved: Checkpoint, device: str = "cpu") -> Denoiser:
 
 
 def fill(
-    model: Denoiser, tensors: dict[str, Tensor], path: Path, names: dict[str, str] | None = None
+    model: nn.Module, tensors: dict[str, Tensor], path: Path, names: dict[str, str] | None = None
 ) -> None:
     """Put the tensors into the model; a missing, foreign or misshapen one is one sentence.
 

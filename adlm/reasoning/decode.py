@@ -17,7 +17,7 @@ from adlm import device as devices
 from adlm.models.denoiser import Denoiser
 from adlm.nn.context import Context
 from adlm.nn.layout import Layout
-from adlm.reasoning.sequence import Sequence
+from adlm.reasoning.sequence import Row
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Decoded:
 @torch.no_grad()
 def greedy(
     model: Denoiser,
-    prompts: list[Sequence],
+    prompts: list[Row],
     eos: int,
     limit: int,
     precision: str = "fp32",
@@ -73,14 +73,14 @@ def _run(
     return said
 
 
-def _read(said: list[int], prompt: Sequence, eos: int, limit: int) -> Decoded:
+def _read(said: list[int], prompt: Row, eos: int, limit: int) -> Decoded:
     made = said[prompt.prompt : prompt.prompt + limit]
     finished = eos in made
     ids = made[: made.index(eos)] if finished else made
     return Decoded(ids, said[prompt.question : prompt.prompt], finished)
 
 
-def batches(prompts: list[Sequence], size: int) -> Iterator[list[int]]:
+def batches(prompts: list[Row], size: int) -> Iterator[list[int]]:
     """Indices of prompts of about the same length, `size` at a time."""
     order = sorted(range(len(prompts)), key=lambda i: len(prompts[i].ids[: prompts[i].prompt]))
     for low in range(0, len(order), size):

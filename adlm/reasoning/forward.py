@@ -1,4 +1,4 @@
-"""The forward pass with continuous thoughts.
+"""The forward pass with continuous thoughts, and the loss.
 
 A thought's input is the last hidden state before it, so the network runs up to the first thought,
 then thought by thought, then over the rest: as much work as one pass, by the cache. `naive` runs
@@ -8,38 +8,43 @@ the whole row again for every thought and is the tested reference.
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from adlm.models.denoiser import Denoiser
+from adlm.models.anchored import Anchored
+from adlm.models.denoiser import Denoiser, States
 from adlm.nn.context import Context
 from adlm.nn.layout import Layout
 from adlm.nn.linear_ce import linear_cross_entropy
-from adlm.reasoning.sequence import IGNORE, Rows
+from adlm.objectives.anchored import AnchoredObjective
+from adlm.reasoning.sequence import IGNORE, ReasoningRows
+from adlm.types import Batch, View
 
 
-def hidden(model: Denoiser, rows: Rows) -> Tensor:
-    """(B, L, D) hidden states."""
-    x = model.embed(rows.ids)
+def states(model: Denoiser, rows: ReasoningRows) -> States:
+    """Hidden states at every position, the anchor network's too where there is one."""
+    x = model.embed(rows.ids)  # (B, L, D)
     columns = rows.columns
     if not columns:
-        return model(x, Context(Layout(True, rows.segment))).denoiser
+        return model(x, Context(Layout(True, rows.segment)))
 
     cache = model.new_cache()
 
-    def run(part: Tensor, end: int) -> Tensor:
+    def run(part: Tensor, end: int) -> States:
         seen = None if rows.segment is None else rows.segment[:, :end]
-        return model(part, Context(Layout(True, seen), cache=cache)).denoiser
+        return model(part, Context(Layout(True, seen), cache=cache))
 
     parts = [run(x[:, : columns.start], columns.start)]
     for column in columns:
-        parts.append(run(parts[-1][:, -1:], column + 1))
+        parts.append(run(parts[-1].denoiser[:, -1:], column + 1))
     if columns.stop < x.shape[1]:
         parts.append(run(x[:, columns.stop :], x.shape[1]))
-    return torch.cat(parts, dim=1)
+    anchors = [p.anchor for p in parts if p.anchor is not None]
+    whole = torch.cat([p.denoiser for p in parts], dim=1)
+    return States(whole, torch.cat(anchors, dim=1) if anchors else None)
 
 
-def naive(model: Denoiser, rows: Rows) -> Tensor:
-    """The same by one whole pass for every thought."""
+def naive(model: Denoiser, rows: ReasoningRows) -> Tensor:
+    """(B, L, D) the denoiser's states by one whole pass for every thought."""
     inputs = list(model.embed(rows.ids).unbind(1))  # L of (B, D)
     context = Context(Layout(True, rows.segment))
     for column in rows.columns:
@@ -47,12 +52,32 @@ def naive(model: Denoiser, rows: Rows) -> Tensor:
     return model(torch.stack(inputs, 1), context).denoiser
 
 
-def loss(model: Denoiser, rows: Rows) -> tuple[Tensor, int]:
-    """(summed cross-entropy in nats, number of labels); a label is predicted from before it."""
-    h = hidden(model, rows)[:, :-1]  # (B, L - 1, D)
-    target = rows.labels[:, 1:]
-    wanted = target != IGNORE
-    head, y = model.head, target[wanted]
+def losses(
+    model: Denoiser, rows: ReasoningRows, a2r: AnchoredObjective | None = None
+) -> tuple[Tensor, Tensor]:
+    """(NLL of the labels, anchor loss), summed, in nats: the two terms of A2R,
+
+        NLL    = sum_{l labelled} -log p(x^l | x^{1:l-1}),
+        anchor = sum_{l labelled and an anchor} -log y_phi^l(x^l | x^{1:l-1}).
+
+    The second is 0 where it is not asked for. A label is predicted from the position before it.
+    """
+    found = states(model, rows)
+    labelled = rows.labels != IGNORE  # (B, L)
+    bound = _cross_entropy(found.denoiser, model.head, rows.labels, labelled)
+    if a2r is None:
+        return bound, bound.new_zeros(())
+    assert isinstance(model, Anchored)
+    assert found.anchor is not None
+    x = torch.where(labelled, rows.labels, rows.ids)  # at a slot, what it has to say
+    view = View(rows.ids, x, labelled, labelled.new_ones(len(x)))
+    chosen = a2r.supervised(Batch(x, torch.ones_like(labelled)), view)  # padding is no anchor
+    return bound, _cross_entropy(found.anchor, model.anchor_head, rows.labels, chosen & labelled)
+
+
+def _cross_entropy(h: Tensor, head: nn.Linear, labels: Tensor, wanted: Tensor) -> Tensor:
+    """Summed over the wanted positions; h: (B, L, D), labels and wanted: (B, L)."""
+    wanted = wanted[:, 1:]
+    y = labels[:, 1:][wanted]
     one = torch.ones(len(y), device=y.device)
-    total, _ = linear_cross_entropy(h[wanted], head.weight, head.bias, y, one)
-    return total, len(y)
+    return linear_cross_entropy(h[:, :-1][wanted], head.weight, head.bias, y, one)[0]

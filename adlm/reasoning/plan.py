@@ -10,13 +10,13 @@ from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.reasoning import data
 from adlm.reasoning.data import Items
-from adlm.reasoning.methods.base import Method, Schedule, Stage, make_method
+from adlm.reasoning.methods.base import Curriculum, Method, Stage, make_method
 from adlm.reasoning.tasks.base import Task, make_task
 from adlm.reasoning.vocab import pieces
 
 
 @dataclass(frozen=True)
-class Settings:
+class ReasoningSettings:
     """How a model is trained to reason.
 
     Attributes:
@@ -87,7 +87,7 @@ class Plan:
 
     task: str
     method: str
-    settings: Settings = field(default_factory=Settings)
+    settings: ReasoningSettings = field(default_factory=ReasoningSettings)
 
     def make_task(self) -> Task:
         return make_task(self.task, self.settings.knobs)
@@ -101,15 +101,15 @@ class Plan:
 
     def stages(self) -> list[Stage]:
         s = self.settings
-        schedule = Schedule(s.stages or self.make_task().stages, s.per_stage, s.epochs)
-        return self.make_method().stages(schedule)
+        curriculum = Curriculum(s.stages or self.make_task().stages, s.per_stage, s.epochs)
+        return self.make_method().stages(curriculum)
 
     def items(self, split: str, count: int) -> Items:
         """A split's items; 0 = all of a file's."""
         return load(self.make_task(), self.settings, split, count)
 
 
-def load(task: Task, settings: Settings, split: str, count: int) -> Items:
+def load(task: Task, settings: ReasoningSettings, split: str, count: int) -> Items:
     """A split of a task's items by the settings: generated, the public files, or a folder's."""
     if settings.data == "generated":
         return data.generated(task, count or 1000, settings.seed, split)
@@ -134,9 +134,9 @@ def describe(plan: Plan, items: Items, vocab: Vocab) -> str:
         f"{s.batch} in a step, vocabulary {vocab.size:,}"
     ]
     for number, stage in enumerate(plan.stages()):
-        rows = [method.sequence(p, stage, vocab) for p in made]
+        rows = [method.row(p, stage, vocab) for p in made]
         tokens = sum(map(len, rows)) * stage.epochs
-        labels = sum(len(r) - r.labels.count(-100) for r in rows) * stage.epochs
+        labels = sum(r.labelled for r in rows) * stage.epochs
         steps = -(-len(rows) // s.batch) * stage.epochs
         lines.append(
             f"  stage {number}: {stage.describe()}; {steps:,} steps, {tokens:,} tokens, "

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from adlm.config import to_dict
 from adlm.reasoning.plan import Plan
-from adlm.reasoning.score import summary
-from adlm.reasoning.train import load_solver, train
+from adlm.reasoning.score import tally
+from adlm.reasoning.train import load_trained, train
 from adlm.reasoning.vocab import pieces
 from adlm.results import write_json
 
@@ -21,18 +21,19 @@ def measure(plan: Plan, folder: Path, tests: int) -> int:
     """
     if code := train(plan, folder, resume=True):
         return code
-    solver, _, state = load_solver(str(folder))
+    trained = load_trained(str(folder))
+    solver = trained.solver
     items = replace(plan, settings=replace(plan.settings, seed=0)).items("test", tests)
-    outcomes = solver.solve(items.items)
+    found = tally(solver.solve(items.items))
     made = [pieces(i, solver.vocab) for i in plan.items("train", plan.settings.items).items]
     tokens = sum(
-        len(solver.method.sequence(p, stage, solver.vocab)) * stage.epochs
+        len(solver.method.row(p, stage, solver.vocab)) * stage.epochs
         for stage in plan.stages()
         for p in made
     )
     result = {
-        **summary(outcomes),
-        "seconds": state["seconds"],
+        **asdict(found),
+        "seconds": trained.seconds,
         "training_tokens": tokens,
         "data_hash": items.hash,
         "source": items.source,

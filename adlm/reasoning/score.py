@@ -5,20 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from adlm.data.vocab import Vocab
 from adlm.models.denoiser import Denoiser
 from adlm.reasoning.decode import Decoded, batches, greedy
 from adlm.reasoning.item import Item
 from adlm.reasoning.methods.base import Method, Stage
-from adlm.reasoning.sequence import IGNORE, Sequence
+from adlm.reasoning.sequence import IGNORE, Row
 from adlm.reasoning.tasks.base import Task
 from adlm.reasoning.vocab import ANSWER, MARKS, pieces
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Attempt:
     """One problem, solved or not."""
 
     item: Item
@@ -49,11 +48,11 @@ class Solver:
 
     def solve(
         self, items: list[Item], batch: int = 64, told: Callable[[int], None] | None = None
-    ) -> list[Outcome]:
+    ) -> list[Attempt]:
         """All items, in their order."""
-        rows = [self.method.sequence(pieces(i, self.vocab), self.stage, self.vocab) for i in items]
+        rows = [self.method.row(pieces(i, self.vocab), self.stage, self.vocab) for i in items]
         fit = [i for i, r in enumerate(rows) if r.prompt + self.limit <= self.length]
-        out = [Outcome(i, "", "", False, None, 0, [], 0, 0, fits=False) for i in items]
+        out = [Attempt(i, "", "", False, None, 0, [], 0, 0, fits=False) for i in items]
         done = 0
         for part in batches([rows[i] for i in fit], batch):
             chosen = [fit[i] for i in part]
@@ -68,7 +67,7 @@ class Solver:
                 told(done)
         return out
 
-    def judge(self, item: Item, row: Sequence, decoded: Decoded) -> Outcome:
+    def judge(self, item: Item, row: Row, decoded: Decoded) -> Attempt:
         text = self.vocab.decode(decoded.ids)
         trace, mark, answer = text.rpartition(ANSWER)
         labels = row.labels[row.question : row.prompt]
@@ -77,7 +76,7 @@ class Solver:
         traced = bool(trace.strip())
         inside = zip(row.ids[row.question : row.prompt], decoded.slots, strict=True)
         marks = {self.vocab.tokenizer.token_to_id(m) for m in MARKS}
-        return Outcome(
+        return Attempt(
             item,
             trace.strip(),
             answer.strip(),
@@ -107,21 +106,35 @@ def wilson(right: float, count: int, z: float = 1.96) -> tuple[float, float]:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-def summary(outcomes: list[Outcome]) -> dict[str, Any]:
-    """The figures of a result file."""
-    right = sum(o.right for o in outcomes)
-    traced = [o for o in outcomes if o.sound is not None]
-    anchors = sum(o.anchors for o in outcomes)
-    low, high = wilson(right, len(outcomes))
-    fitting = [o for o in outcomes if o.fits]
-    return {
-        "items": len(outcomes),
-        "right": right,
-        "accuracy": right / len(outcomes),
-        "interval": [low, high],  # 95 %, Wilson
-        "sound_traces": sum(bool(o.sound) for o in traced) / len(traced) if traced else None,
-        "tokens": sum(o.tokens for o in fitting) / max(1, len(fitting)),
-        "slots": sum(len(o.slots) for o in fitting) / max(1, len(fitting)),
-        "anchor_recall": sum(o.hits for o in outcomes) / anchors if anchors else None,
-        "too_long": len(outcomes) - len(fitting),  # counted as wrong
-    }
+@dataclass(frozen=True, kw_only=True)
+class Tally:
+    """How well problems were solved, and what it cost."""
+
+    items: int
+    right: int
+    accuracy: float
+    interval: tuple[float, float]  # 95 %, Wilson
+    sound_traces: float | None  # share of the traces; None = there is none
+    tokens: float  # generated, of an item
+    slots: float  # of an item
+    anchor_recall: float | None  # share of the anchors that a slot predicts
+    too_long: int  # questions; counted as wrong
+
+
+def tally(attempts: list[Attempt]) -> Tally:
+    """Count what became of the problems."""
+    right = sum(a.right for a in attempts)
+    traced = [a for a in attempts if a.sound is not None]
+    anchors = sum(a.anchors for a in attempts)
+    fitting = [a for a in attempts if a.fits]
+    return Tally(
+        items=len(attempts),
+        right=right,
+        accuracy=right / len(attempts),
+        interval=wilson(right, len(attempts)),
+        sound_traces=sum(bool(a.sound) for a in traced) / len(traced) if traced else None,
+        tokens=sum(a.tokens for a in fitting) / max(1, len(fitting)),
+        slots=sum(len(a.slots) for a in fitting) / max(1, len(fitting)),
+        anchor_recall=sum(a.hits for a in attempts) / anchors if anchors else None,
+        too_long=len(attempts) - len(fitting),
+    )

@@ -10,7 +10,7 @@ A label stands at the position of its token and is predicted from the position b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -35,7 +35,7 @@ class Slots:
 
 
 @dataclass(frozen=True)
-class Sequence:
+class Row:
     """One row, before padding."""
 
     ids: list[int]
@@ -52,19 +52,28 @@ class Sequence:
         """The first thought's position; the length where there is none."""
         return self.thoughts.index(True) if any(self.thoughts) else len(self.ids)
 
+    @property
+    def labelled(self) -> int:
+        """How many positions have a loss."""
+        return len(self.labels) - self.labels.count(IGNORE)
 
-def sequence(item: Pieces, slots: Slots, removed: int) -> Sequence:
+    def unlabelled(self) -> Row:
+        """The same without a loss."""
+        return replace(self, labels=[IGNORE] * len(self))
+
+
+def make_row(item: Pieces, slots: Slots, removed: int) -> Row:
     """The row of an item with its first `removed` steps gone."""
     target = [t for step in item.steps[removed:] for t in step] + item.answer
     ids = item.question + slots.ids + target
     labels = [IGNORE] * len(item.question) + slots.labels + target
     thoughts = [False] * len(item.question) + slots.thoughts + [False] * len(target)
     prompt = len(item.question) + len(slots.ids)
-    return Sequence(ids, labels, thoughts, prompt, len(item.question))
+    return Row(ids, labels, thoughts, prompt, len(item.question))
 
 
 @dataclass(frozen=True)
-class Rows:
+class ReasoningRows:
     """A padded batch. Rows with thoughts are shifted so that these stand in the same columns."""
 
     ids: Tensor  # (B, L)
@@ -72,17 +81,17 @@ class Rows:
     segment: Tensor | None  # (B, L) -1 = padding; None where padding stands at the end only
     columns: range  # of the thoughts
 
-    def to(self, device: str) -> Rows:
+    def to(self, device: str) -> ReasoningRows:
         segment = None if self.segment is None else self.segment.to(device)
-        return Rows(self.ids.to(device), self.labels.to(device), segment, self.columns)
+        return ReasoningRows(self.ids.to(device), self.labels.to(device), segment, self.columns)
 
 
-def collate(batch: list[Sequence], pad: int) -> Rows:
+def collate(batch: list[Row], pad: int) -> ReasoningRows:
     """Pad at the end, and before the question where thoughts have to be aligned.
 
     Example:
-        >>> a = Sequence([5, 6, 7], [-100, -100, 7], [False, True, False], 2, 1)
-        >>> b = Sequence([4, 5, 6, 8], [-100, -100, -100, 8], [False, False, True, False], 3, 2)
+        >>> a = Row([5, 6, 7], [-100, -100, 7], [False, True, False], 2, 1)
+        >>> b = Row([4, 5, 6, 8], [-100, -100, -100, 8], [False, False, True, False], 3, 2)
         >>> rows = collate([a, b], 0)
         >>> rows.ids.tolist(), list(rows.columns)
         ([[0, 5, 6, 7], [4, 5, 6, 8]], [2])
@@ -101,10 +110,11 @@ def collate(batch: list[Sequence], pad: int) -> Rows:
         ids[row, span] = torch.tensor(s.ids)
         labels[row, span] = torch.tensor(s.labels)
         segment[row, span] = 0
-    return Rows(ids, labels, segment if any(shifts) else None, range(first, first + count))
+    shifted = segment if any(shifts) else None
+    return ReasoningRows(ids, labels, shifted, range(first, first + count))
 
 
-def readable(row: Sequence, vocab: Vocab) -> str:
+def readable(row: Row, vocab: Vocab) -> str:
     """One line a position: token, label, and whether the input is a thought."""
     lines = []
     for token, label, thought in zip(row.ids, row.labels, row.thoughts, strict=True):

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import statistics
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from adlm import device as devices
 from adlm.config import from_dict, to_dict
-from adlm.reasoning.plan import Plan, Settings
+from adlm.reasoning.plan import Plan, ReasoningSettings
 from adlm.reasoning.run import measure
 from adlm.reasoning.score import wilson
-from adlm.reasoning.train import Trainer
+from adlm.reasoning.train import step_seconds
 from adlm.registry import register
 from adlm.results import Json, Result, read_json
 from adlm.studies import pool
@@ -99,7 +98,7 @@ class ReasoningStudy(Study):
 
     task: str
     methods: list[str]  # a name, and after each + the name of an option to turn on
-    settings: Settings
+    settings: ReasoningSettings
     seeds: int
     tests: int
     module: ClassVar[str] = __name__
@@ -157,7 +156,7 @@ def done(cell: Cell) -> bool:
 
 def plan_of(values: Json) -> Plan:
     """A plan as it was stored; what an older version did not have is as it is by default."""
-    return Plan(values["task"], values["method"], from_dict(values["settings"], Settings))
+    return Plan(values["task"], values["method"], from_dict(values["settings"], ReasoningSettings))
 
 
 def over_seeds(label: str, found: list[Json]) -> ReasoningRow:
@@ -187,14 +186,7 @@ def over_seeds(label: str, found: list[Json]) -> ReasoningRow:
 def seconds(plan: Plan) -> float:
     """How long a run will take, from a few real steps of its last stage."""
     small = replace(plan, settings=replace(plan.settings, items=4 * plan.settings.batch, valid=1))
-    trainer = Trainer(small, Path("unused"))
-    stage = trainer.stages[-1]
-    rows = trainer.rows(stage)
-    trainer.advance(rows, stage)
-    began = time.monotonic()
-    for _ in range(2):
-        trainer.advance(rows, stage)
-    a_step = (time.monotonic() - began) / 2
+    a_step = step_seconds(small)
     s = plan.settings
     count = s.items if s.data == "generated" else len(plan.items("train", s.items).items)
     return a_step * sum(stage.epochs for stage in plan.stages()) * count / s.batch

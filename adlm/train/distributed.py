@@ -34,16 +34,21 @@ class World:
         return tensor.tolist()
 
     def wait(self) -> None:
-        """Until all processes are here."""
+        """Wait until all processes are here."""
         if self.size > 1:
             dist.barrier()
 
     def wrap(self, module: nn.Module, device: str, idle: bool = False) -> nn.Module:
-        """The module with gradients averaged over processes; `idle`: some weights may rest."""
+        """Average the module's gradients over processes; `idle`: some weights may rest."""
         if self.size == 1:
             return module
         ids = [torch.device(device).index or 0] if device.startswith("cuda") else None
         return DistributedDataParallel(module, device_ids=ids, find_unused_parameters=idle)
+
+    def sync(self, wrapped: nn.Module, last: bool) -> None:
+        """Let a wrapped module talk to the other processes at the last backward pass only."""
+        if self.size > 1:
+            wrapped.require_backward_grad_sync = last  # type: ignore[assignment]
 
 
 def start(device: str) -> World:

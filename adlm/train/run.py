@@ -1,13 +1,15 @@
-"""`adlm train`: a run folder is made, resumed or refused."""
+"""A run's folder is made, resumed or refused, and a workload is trained in it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from adlm import device as devices
-from adlm.config import Config, differences, to_dict
+from adlm.config import Config, differences, from_dict, to_dict
 from adlm.data.vocab import byte_vocab
 from adlm.errors import UserError, need
 from adlm.locks import hold
@@ -17,12 +19,12 @@ from adlm.process.anchors import Anchors
 from adlm.progress import console
 from adlm.results import write_json
 from adlm.train import distributed
-from adlm.train.distributed import World
+from adlm.train.engine import Engine
+from adlm.train.lm import LanguageModelling
 from adlm.train.log import Logger, TensorBoard
-from adlm.train.loop import Trainer
 from adlm.train.signals import StopFlag
-from adlm.train.summary import beginning, ending
-from adlm.values import read_object
+from adlm.train.workload import Workload
+from adlm.values import read_plain
 
 # what may change when a run is resumed: none of it alters a step that is already done
 FREE = {
@@ -42,58 +44,72 @@ FREE = {
 
 
 def train(config: Config, out: Path, resume: bool = False, logger: Logger | None = None) -> int:
-    """Train into the folder `out`; returns 0, or 128 + the number of the signal that stopped it.
+    """Train a language model into the folder `out`.
 
-    `logger(record, out)` is called with every record of metrics.jsonl.
+    `logger(record, out)` is called with every record of metrics.jsonl. Returns 0, or 128 + the
+    number of the signal that stopped it.
     """
     make_objective(config, byte_vocab())  # settings are checked before any data is read
     Anchors(config.anchor, byte_vocab())
     if config.train.tensorboard and find_spec("tensorboard") is None:
         raise need("tensorboard", "tensorboard", "train.tensorboard")
     device = devices.pick(config.train.device)
+    make_workload = partial(LanguageModelling, config, device)
+    again, loggers = f"adlm train --resume {out}", [logger] if logger else []
+    return launch(make_workload, config, out, resume, device, again, loggers)
+
+
+def launch(
+    make_workload: Callable[[], Workload],
+    settings: object,
+    out: Path,
+    resume: bool,
+    device: str,
+    again: str,
+    loggers: Sequence[Logger] = (),
+) -> int:
+    """Train a workload in one process, or in each of those that torchrun has started.
+
+    `settings` are stored with the run; `again` are the words that resume it.
+    """
     world = distributed.start(device)
     try:
-        code = work(config, out, resume, device, world, logger)
+        for change in check_folder(settings, out, resume):
+            say(world.main, change)
+        workload = make_workload()
+        batch = workload.config.train.batch
+        if batch < world.size:
+            raise UserError(f"train.batch {batch} must be at least {world.size}, one row a process")
+        code = work(Engine(workload, out, world), settings, again, loggers)
         world.wait()  # none leaves while another may still be talking to it
         return code
     finally:
         distributed.finish(world)
 
 
-def work(
-    config: Config, out: Path, resume: bool, device: str, world: World, logger: Logger | None
-) -> int:
+def work(engine: Engine, settings: object, again: str, loggers: Sequence[Logger]) -> int:
     """One process's part of a run."""
-    if config.train.batch < world.size:
-        raise UserError(
-            f"train.batch {config.train.batch} must be at least {world.size}, one row a process"
-        )
-    for change in check_folder(config, out, resume):
-        say(world.main, change)
-    trainer = Trainer(config, out, world, device)
+    out, world, workload = engine.run, engine.world, engine.workload
     lock = hold(out) if world.main else None
     if found := checkpoint.steps(out):
-        trainer.resume(found[-1])
+        engine.resume(found[-1])
     elif (out / "config.json").is_file():
         say(world.main, f"{out} has no checkpoint yet: starting from step 0")
     world.wait()
     if lock:
-        write_json(out / "config.json", to_dict(config))
+        write_json(out / "config.json", to_dict(settings))
         checkpoint.sweep(out)
-    if trainer.step >= config.train.steps:
-        say(world.main, f"{out} is done: {trainer.step} steps")
+    if engine.finished:
+        say(world.main, f"{out} is done: {engine.step} steps")
         return 0
-    say(world.main, beginning(trainer))
-    loggers: list[Logger] = [TensorBoard(out)] if config.train.tensorboard and world.main else []
+    say(world.main, workload.beginning(engine.step, engine.precision, world))
+    board = [TensorBoard(out)] if workload.config.train.tensorboard and world.main else []
     with StopFlag() as stop:
-        trainer.fit(stop, [*loggers, logger] if logger else loggers)
-    if trainer.step < config.train.steps:
-        say(
-            world.main,
-            f"stopped at step {trainer.step} with a checkpoint; adlm train --resume {out} goes on",
-        )
+        engine.fit(stop, [*board, *loggers])
+    if not engine.finished:
+        say(world.main, f"stopped at step {engine.step} with a checkpoint; {again} goes on")
         return 128 + stop.raised
-    say(world.main, ending(out, trainer.objective.exact))
+    say(world.main, workload.ending(out))
     return 0
 
 
@@ -126,7 +142,7 @@ def check_folder(config: object, out: Path, resume: bool) -> list[str]:
 
 def stored_config(out: Path, kind: type = Config) -> Any:
     """The configuration of the run in a folder; a setting that is not there yet has its default."""
-    return read_object(out / "config.json", kind)
+    return from_dict(read_plain(out / "config.json"), kind, out / "config.json")
 
 
 def field(values: dict[str, Any], name: str) -> Any:

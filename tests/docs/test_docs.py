@@ -20,7 +20,7 @@ from adlm.data.sources import open_source
 from adlm.data.vocab import byte_vocab
 from adlm.process.anchors import Anchors
 from adlm.process.schedule import make_schedule
-from adlm.reasoning.plan import Plan, Settings
+from adlm.reasoning.plan import Plan, ReasoningSettings
 from adlm.reasoning.train import train as train_to_reason
 from adlm.recipes import recipe
 from adlm.train.run import train
@@ -156,7 +156,8 @@ def test_the_examples_of_the_extension_guide_work(tmp_path, text_file):
         how = {"sampler": "left-first", "policy": {"eager": 3.0}, "steps": 8}
         early = adlm.load(tmp_path / "plain").trace(**how)
         assert sum(e.step <= 2 for e in early.events[0]) > sum(e.step <= 2 for e in seen.events[0])
-        plan = Plan("doubling", "cold-turkey", Settings(items=8, epochs=2, batch=4, valid=1))
+        small = ReasoningSettings(items=8, epochs=2, batch=4, valid=1)
+        plan = Plan("doubling", "cold-turkey", small)
         assert train_to_reason(plan, tmp_path / "run") == 0
     finally:
         for axis, name in (

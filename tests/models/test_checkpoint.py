@@ -19,7 +19,8 @@ from adlm.errors import UserError
 from adlm.models import checkpoint
 from adlm.models.hub import load_model
 from adlm.train.distributed import World
-from adlm.train.loop import Trainer
+from adlm.train.engine import Engine
+from adlm.train.lm import LanguageModelling
 from adlm.train.run import train
 from tests.conftest import make_config
 
@@ -52,7 +53,7 @@ def test_counts_stand_beside_the_weights_and_an_older_run_that_kept_them_twice_r
     beside = {f"weights.table_{n}": t for n, t in vars(saved.counts()).items()}
     save_file(old | beside, middle / "train.safetensors")
     forge(middle)
-    resumed = Trainer(config, tmp_path / "run", World(), "cpu")
+    resumed = Engine(LanguageModelling(config, "cpu"), tmp_path / "run", World())
     resumed.resume(middle)
     resumed.advance()
     resumed.advance()

@@ -3,16 +3,17 @@
 import pytest
 import torch
 
-from adlm.config import ModelConfig
+from adlm.config import AnchorConfig, Config, ModelConfig
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
 from adlm.nn.context import Context
 from adlm.nn.layout import Layout
+from adlm.objectives.base import make_objective
 from adlm.reasoning.decode import greedy
-from adlm.reasoning.forward import hidden, loss, naive
+from adlm.reasoning.forward import losses, naive, states
 from adlm.reasoning.item import Item
 from adlm.reasoning.methods.base import Stage, make_method
-from adlm.reasoning.sequence import collate
+from adlm.reasoning.sequence import IGNORE, collate
 from adlm.reasoning.vocab import pieces, with_special, word_vocab
 
 ITEMS = [
@@ -41,9 +42,11 @@ def network(kind: str) -> Denoiser:
 
 def rows_of(method: str, stage: Stage, items=ITEMS, **options):
     made = make_method(method, options)
-    return [made.sequence(pieces(i, VOCAB), stage, VOCAB) for i in items]
+    return [made.row(pieces(i, VOCAB), stage, VOCAB) for i in items]
 
 
+RARE = Config(objective="a2r", model=ModelConfig(anchor_blocks=1), anchor=AnchorConfig(tau=1))
+A2R = make_objective(RARE, VOCAB)  # its anchors: tokens that occur once in their row
 KINDS = ["rotary", "learned positions", "a2r"]
 THOUGHTS = Stage(1, slots=3, removed=1)
 
@@ -55,7 +58,7 @@ def test_multi_pass_is_the_naive_recomputation(kind, method):
     rows = collate(rows_of(method, THOUGHTS, feedback=True), VOCAB.pad)
     real = (rows.segment >= 0)[..., None]
     results = []
-    for forward in (hidden, naive):
+    for forward in (lambda m, r: states(m, r).denoiser, naive):
         model.zero_grad()
         h = forward(model, rows) * real
         h.square().sum().backward()
@@ -76,17 +79,41 @@ def test_multi_pass_is_the_naive_recomputation(kind, method):
 def test_a_batch_costs_what_its_rows_cost_alone(kind, method, stage, options):
     model = network(kind)
     rows = rows_of(method, stage, **options)
-    together, count = loss(model, collate(rows, VOCAB.pad))
-    alone = [loss(model, collate([r], VOCAB.pad)) for r in rows]
-    torch.testing.assert_close(together, sum(a[0] for a in alone))
-    assert count == sum(a[1] for a in alone)
+    a2r = A2R if kind == "a2r" else None
+    together = losses(model, collate(rows, VOCAB.pad), a2r)
+    alone = [losses(model, collate([r], VOCAB.pad), a2r) for r in rows]
+    for term in (0, 1):  # the labels' and the anchors'
+        torch.testing.assert_close(together[term], sum(a[term] for a in alone))
+    assert bool(together[1] > 0) == (kind == "a2r")
+
+
+@pytest.mark.parametrize("feedback", [False, True])
+def test_the_anchor_loss_of_a2r_is_that_of_rare_labelled_tokens(feedback):
+    model = network("a2r")
+    rows = rows_of("acot", THOUGHTS, feedback=feedback)
+    special = {VOCAB.mask, VOCAB.bos, VOCAB.eos, VOCAB.pad}
+    expected = torch.zeros(())
+    for row in rows:
+        tokens = [i if y == IGNORE else y for i, y in zip(row.ids, row.labels, strict=True)]
+        h = states(model, collate([row], VOCAB.pad)).anchor[0]  # (L, D)
+        said = model.anchor_head(h).log_softmax(dim=-1)
+        for place, label in enumerate(row.labels):
+            if label != IGNORE and label not in special and tokens.count(label) == 1:
+                expected = expected - said[place - 1, label]
+    _, found = losses(model, collate(rows, VOCAB.pad), A2R)
+    torch.testing.assert_close(found, expected)
+    found.backward()
+    assert model.anchor_head.weight.grad.abs().max() > 0
+    denoiser = [p.grad for p in (*model.trunk.parameters(), *model.head.parameters())]
+    if not feedback:  # a thought is the denoiser's
+        assert all(g is None or not g.any() for g in denoiser)
 
 
 def test_thoughts_are_not_tokens():
     model = network("rotary")
     fed = collate(rows_of("coconut", THOUGHTS), VOCAB.pad)
     plain = collate(rows_of("coconut", THOUGHTS, feedback=False), VOCAB.pad)
-    assert abs((loss(model, fed)[0] - loss(model, plain)[0]).item()) > 1e-3
+    assert abs((losses(model, fed)[0] - losses(model, plain)[0]).item()) > 1e-3
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, models
 
 from adlm.errors import UserError
 from adlm.reasoning.item import Item
-from adlm.reasoning.methods.base import ALL, Schedule, Stage, make_method
+from adlm.reasoning.methods.base import ALL, Curriculum, Stage, make_method
 from adlm.reasoning.sequence import collate, readable
 from adlm.reasoning.vocab import open_tokenizer, pieces, with_special, word_vocab
 from tests.conftest import SHARED
@@ -31,7 +31,7 @@ ANSWER = "### -> ###\n14 -> 14\n<|eos|> -> <|eos|>"
 
 
 def shown(method: str, stage: Stage, **options: object) -> str:
-    made = make_method(method, options).sequence(pieces(ITEM, VOCAB), stage, VOCAB)
+    made = make_method(method, options).row(pieces(ITEM, VOCAB), stage, VOCAB)
     return readable(made, VOCAB)
 
 
@@ -105,10 +105,10 @@ def test_a_slot_beyond_the_last_anchor_has_no_loss():
 
 
 def test_plans():
-    schedule = Schedule(stages=2, per_stage=3, epochs=10)
+    curriculum = Curriculum(stages=2, per_stage=3, epochs=10)
 
     def plan(method: str, **options: object) -> list[tuple[int, int, int]]:
-        stages = make_method(method, options).stages(schedule)
+        stages = make_method(method, options).stages(curriculum)
         return [(s.epochs, s.slots, s.removed) for s in stages]
 
     assert plan("no-cot") == [(10, 0, ALL)]
@@ -122,7 +122,7 @@ def test_plans():
 
 def test_a_plan_that_leaves_no_epoch_is_refused():
     with pytest.raises(UserError, match="leave none of 6 epochs"):
-        make_method("acot").stages(Schedule(2, 3, 6))
+        make_method("acot").stages(Curriculum(2, 3, 6))
     with pytest.raises(UserError, match="has no option 'fedback'; did you mean 'feedback'"):
         make_method("acot", {"fedback": True})
     with pytest.raises(UserError, match="per_step must be a int, found 'two'"):
@@ -132,7 +132,7 @@ def test_a_plan_that_leaves_no_epoch_is_refused():
 def test_a_missing_special_token_is_named():
     bare = word_vocab([ITEM.question, ITEM.trace, ITEM.answer])
     with pytest.raises(UserError, match=r"lacks the special token \[ANT\]"):
-        make_method("acot").sequence(pieces(ITEM, bare), Stage(1, slots=1), bare)
+        make_method("acot").row(pieces(ITEM, bare), Stage(1, slots=1), bare)
 
 
 @pytest.mark.parametrize("name", ["byte", "gpt2"])
@@ -155,12 +155,12 @@ def test_a_tokenizer_that_loses_the_answer_is_refused(tmp_path):
 def test_thoughts_of_rows_of_different_length_are_aligned():
     long = Item("3 and 4 and 3 twice?", ITEM.steps, ITEM.answer, ITEM.anchors)
     stage, method = Stage(1, slots=2, removed=1), make_method("coconut")
-    rows = collate([method.sequence(pieces(i, VOCAB), stage, VOCAB) for i in (ITEM, long)], 0)
+    rows = collate([method.row(pieces(i, VOCAB), stage, VOCAB) for i in (ITEM, long)], 0)
     thought = VOCAB.tokenizer.token_to_id("[THOUGHT]")
     assert (rows.ids[:, list(rows.columns)] == thought).all()
     assert rows.segment is not None
     assert rows.segment[0].tolist() == [-1, -1] + [0] * (rows.ids.shape[1] - 2)
-    plain = make_method("cot").sequence(pieces(ITEM, VOCAB), Stage(1), VOCAB)
-    thinking = method.sequence(pieces(long, VOCAB), stage, VOCAB)
+    plain = make_method("cot").row(pieces(ITEM, VOCAB), Stage(1), VOCAB)
+    thinking = method.row(pieces(long, VOCAB), stage, VOCAB)
     with pytest.raises(ValueError, match="equally many thoughts"):
         collate([plain, thinking], 0)

@@ -10,7 +10,7 @@ import pytest
 from adlm.errors import UserError
 from adlm.reasoning.data import belongs, from_files, generated, read_file
 from adlm.reasoning.item import words
-from adlm.reasoning.plan import Settings, load
+from adlm.reasoning.plan import ReasoningSettings, load
 from adlm.reasoning.tasks import prontoqa, prosqa
 from adlm.reasoning.tasks.base import make_task
 from tests.conftest import SHARED
@@ -188,7 +188,7 @@ def test_soundness_sees_what_is_wrong():
 @real
 @pytest.mark.parametrize("name", ["gsm8k", "prontoqa"])
 def test_training_items_of_the_public_files_are_in_no_other_split(name):
-    settings = Settings(data="files", data_dir=str(SHARED))
+    settings = ReasoningSettings(data="files", data_dir=str(SHARED))
     found = {s: load(make_task(name), settings, s, 0).items for s in ("train", "valid", "test")}
     asked = {s: {i.question for i in items} for s, items in found.items()}
     assert not asked["train"] & (asked["valid"] | asked["test"])

@@ -7,14 +7,23 @@ import pytest
 import torch
 
 from adlm.cli import main
+from adlm.config import AnchorConfig
 from adlm.errors import UserError
 from adlm.models import checkpoint
-from adlm.reasoning.plan import Plan, Settings
-from adlm.reasoning.score import summary, wilson
-from adlm.reasoning.train import Trainer, load_solver, order, train
+from adlm.reasoning.evaluate import ReasoningResult
+from adlm.reasoning.plan import Plan, ReasoningSettings
+from adlm.reasoning.score import tally, wilson
+from adlm.reasoning.train import load_trained, train
+from adlm.reasoning.workload import Reasoning, order
+from adlm.train.distributed import World
+from adlm.train.engine import Engine
+from adlm.train.log import read
 from adlm.train.signals import StopFlag
+from tests.train.test_run import torchrun
 
-TINY = Settings(items=24, valid=4, epochs=4, stages=2, batch=8, precision="fp32", size="pico")
+TINY = ReasoningSettings(
+    items=24, valid=4, epochs=4, stages=2, batch=8, precision="fp32", size="pico"
+)
 KNOBS = {"least": 2, "most": 2, "limit": 8}
 
 
@@ -26,28 +35,27 @@ def plan(method: str = "acot", **changes: object) -> Plan:
 def test_a_model_learns_its_items_by_heart(method, tmp_path):
     made = plan(method, items=16, epochs=90, per_stage=10, batch=16)
     assert train(made, tmp_path / "run") == 0
-    solver, stored, _ = load_solver(str(tmp_path / "run"))
-    assert stored == made
-    outcomes = solver.solve(made.items("train", 16).items)
-    found = summary(outcomes)
-    assert found["accuracy"] == 1.0
+    trained = load_trained(str(tmp_path / "run"))
+    assert trained.plan == made
+    found = tally(trained.solver.solve(made.items("train", 16).items))
+    assert found.accuracy == 1.0
     if method == "cot":
-        assert found["sound_traces"] == 1.0
-        assert found["slots"] == 0
+        assert found.sound_traces == 1.0
+        assert found.slots == 0
     else:
-        assert found["slots"] == 2
-    assert found["anchor_recall"] == (1.0 if method == "acot" else None)
+        assert found.slots == 2
+    assert found.anchor_recall == (1.0 if method == "acot" else None)
 
 
 class StopAt(StopFlag):
-    """Is raised once a trainer has done so many steps."""
+    """Is raised once an engine has done so many steps."""
 
-    def __init__(self, trainer: Trainer, step: int):
-        self.trainer, self.step = trainer, step
+    def __init__(self, engine: Engine, step: int):
+        self.engine, self.step = engine, step
 
     @property
     def raised(self) -> int:  # type: ignore[override]
-        return 15 if self.trainer.step >= self.step else 0
+        return 15 if self.engine.step >= self.step else 0
 
 
 @pytest.mark.parametrize("method", ["coconut", "acot"])
@@ -55,30 +63,63 @@ def test_a_stopped_run_goes_on_to_the_same_bits(method, tmp_path):
     made = plan(method)  # 3 steps an epoch; stages of 1, 1 and 2 epochs
     assert train(made, tmp_path / "whole") == 0
     (tmp_path / "parts").mkdir()
-    for step, place in ((2, (0, 2)), (5, (1, 2)), (10, (2, 4)), (99, (3, 0))):
-        trainer = Trainer(made, tmp_path / "parts")
+    for step, place in ((2, (0, 2)), (3, (1, 0)), (5, (1, 2)), (10, (2, 4)), (99, (3, 0))):
+        engine = Engine(Reasoning(made, "cpu"), tmp_path / "parts", World())
         if found := checkpoint.steps(tmp_path / "parts"):
-            trainer.resume(found[-1])
-        trainer.fit(StopAt(trainer, step))
-        assert (trainer.at, trainer.within) == place
-    assert trainer.finished
+            engine.resume(found[-1])
+        engine.fit(StopAt(engine, step))
+        assert engine.workload.place(engine.step) == place
+        slots = load_trained(str(tmp_path / "parts")).solver.stage.slots
+        assert slots == min(2, (step - 1) // 3)  # those of the last step
+    assert engine.finished
     whole, parts = (checkpoint.load(tmp_path / n).weights() for n in ("whole", "parts"))
     assert all(torch.equal(whole[k], parts[k]) for k in whole)
+    assert read(tmp_path / "whole" / "metrics.jsonl") == read(tmp_path / "parts" / "metrics.jsonl")
 
 
 def test_batches_hold_every_row_once_and_depend_on_the_epoch():
-    rows = Trainer(plan("cot"), None).rows(plan("cot").stages()[0])  # type: ignore[arg-type]
-    first = order(rows, 5, (0, 0, 0))
+    lengths = [len(row) for row in Reasoning(plan("cot"), "cpu").rows(0)]
+    first = order(lengths, 5, (0, 0, 0))
     assert sorted(i for b in first for i in b) == list(range(24))
-    assert first == order(rows, 5, (0, 0, 0))
-    assert first != order(rows, 5, (0, 0, 1))
+    assert first == order(lengths, 5, (0, 0, 0))
+    assert first != order(lengths, 5, (0, 0, 1))
 
 
-def test_an_a2r_trunk_reasons_too(tmp_path):
-    assert train(plan("acot", objective="a2r", epochs=3), tmp_path / "run") == 0
-    solver, _, state = load_solver(str(tmp_path / "run"))
-    assert state["checkpoint"].config.objective == "a2r"
-    assert len(solver.solve(plan().items("test", 3).items)) == 3
+def test_a2r_trains_with_the_anchor_loss_and_reasons(tmp_path):
+    made = plan("acot", objective="a2r", epochs=9)  # 27 steps
+    assert train(made, tmp_path / "run") == 0
+    trained = load_trained(str(tmp_path / "run"))
+    assert trained.checkpoint.config.objective == "a2r"
+    (logged,) = (r for r in read(tmp_path / "run" / "metrics.jsonl") if "loss" in r)
+    assert logged["anchor_loss"] > 0
+    assert len(trained.solver.solve(plan().items("test", 3).items)) == 3
+
+
+def test_an_a2r_base_brings_its_anchor_rule(tmp_path):
+    from adlm.train.run import train as pretrain
+    from tests.conftest import make_config, small_corpus
+
+    config = make_config(small_corpus(tmp_path), "a2r", steps=1)
+    network, anchor = replace(config.model, anchor_blocks=1), AnchorConfig(rule="tfidf", share=0.2)
+    pretrain(replace(config, model=network, anchor=anchor), tmp_path / "base")
+    made = plan("acot", base=str(tmp_path / "base"), add_tokens=True, epochs=3)
+    assert train(made, tmp_path / "run") == 0
+    saved = checkpoint.load(tmp_path / "run")
+    assert saved.counts().total == 24  # the items, not the base's rows
+    workload = Reasoning(made, "cpu")
+    (piece,) = workload.portion(0, World()).pieces
+    assert 0 < workload.loss(piece, True).anchor < workload.loss(piece, False).bound
+
+
+def test_torchrun_trains_as_one_process_does(tmp_path):
+    """Also where a batch of one row leaves nothing to the second process."""
+    for processes in (1, 2):
+        torchrun(processes, "-m", "tests.reasoning.steps", str(tmp_path / str(processes)))
+    one, two = (read(tmp_path / n / "metrics.jsonl") for n in ("1", "2"))
+    assert sum("loss" in r for r in one) == 12
+    assert all(r["anchor_loss"] > 0 for r in one if r.get("loss") and r["step"] > 1)
+    for left, right in zip(one, two, strict=True):
+        assert left == pytest.approx(right, rel=1e-5)
 
 
 def test_a_base_without_the_special_tokens_is_refused_or_widened(tmp_path):
@@ -89,21 +130,21 @@ def test_a_base_without_the_special_tokens_is_refused_or_widened(tmp_path):
     pretrain(make_config(small_corpus(tmp_path), "ar", steps=2), base)
     made = plan("acot", base=str(base), epochs=3, items=8)
     with pytest.raises(UserError, match=r"vocabulary lacks the special token \[BOA\]"):
-        Trainer(made, tmp_path / "run")
-    wide = Trainer(plan("acot", base=str(base), epochs=3, items=8, add_tokens=True), tmp_path)
+        Reasoning(made, "cpu")
+    wide = Reasoning(plan("acot", base=str(base), epochs=3, items=8, add_tokens=True), "cpu")
     old = checkpoint.load(base).weights()["embed.weight"]
     assert torch.equal(wide.model.embed.weight[: len(old)], old)
     pretrain(make_config(small_corpus(tmp_path), "mdlm", steps=2), tmp_path / "diffusion")
     with pytest.raises(UserError, match="is not causal"):
-        Trainer(plan("acot", base=str(tmp_path / "diffusion")), tmp_path)
+        Reasoning(plan("acot", base=str(tmp_path / "diffusion")), "cpu")
 
 
 def test_too_long_questions_count_as_wrong_and_are_counted(tmp_path):
     assert train(plan("cot", epochs=1), tmp_path / "run") == 0
-    solver, _, _ = load_solver(str(tmp_path / "run"))
+    solver = load_trained(str(tmp_path / "run")).solver
     long = replace(plan().items("test", 1).items[0], question="Ann has 3 pens. " * 60)
-    found = summary(solver.solve([long, *plan().items("test", 2).items]))
-    assert (found["items"], found["too_long"]) == (3, 1)
+    found = tally(solver.solve([long, *plan().items("test", 2).items]))
+    assert (found.items, found.too_long) == (3, 1)
 
 
 def test_wilson_covers_the_truth_nineteen_times_of_twenty():
@@ -133,7 +174,12 @@ def test_train_eval_and_show_as_commands(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "of 5 right (95 % interval" in said
     assert "anchors predicted" in said
-    result = json.loads((run / "eval" / "reason-arithmetic-test.json").read_text())
+    stored = (run / "eval" / "reason-arithmetic-test.json").read_text()
+    result = json.loads(stored)
+    again = ReasoningResult.from_json(result)
+    assert again.to_json() == result
+    assert again.plan.method == "acot"
+    assert again.section("").title == "Reasoning: acot on arithmetic (test)"
     assert result["items"] == 5
     assert result["plan"]["settings"]["knobs"] == KNOBS
     assert {"data_hash", "checkpoint_hash", "machine", "interval"} <= set(result)

@@ -13,29 +13,20 @@ import torch
 from safetensors.torch import save_file
 
 from adlm.config import Config, from_dict
-from adlm.data.loader import share
 from adlm.train import distributed
 from adlm.train.distributed import World
-from adlm.train.loop import Trainer
+from adlm.train.engine import Engine
+from adlm.train.lm import LanguageModelling
 
 
 def gradients(config: Config, world: World) -> dict[str, torch.Tensor]:
     """The gradient of each weight, from weights and noise that depend on the seed alone."""
-    trainer = Trainer(config, Path("."), world, "cpu")
+    engine = Engine(LanguageModelling(config, "cpu"), Path("."), world)
     torch.manual_seed(0)
-    for p in trainer.model.parameters():
+    for p in engine.model.parameters():
         torch.nn.init.normal_(p, std=0.3)
-    cfg = trainer.config.train
-    generator = torch.Generator().manual_seed(5)
-    noise = trainer.objective.noise(cfg.batch, trainer.rows.length, generator)
-    index = trainer.order.step(0)
-    mine = share(cfg.batch, world.rank, world.size)
-    trainer.accumulate(
-        trainer.rows.batch(index[mine]),
-        None if noise is None else noise[mine],
-        int(trainer.rows.count[index].sum()),
-    )
-    found = {n: p.grad for n, p in trainer.model.named_parameters()}
+    engine.accumulate(engine.workload.portion(0, world))
+    found = {n: p.grad for n, p in engine.model.named_parameters()}
     return {n: g for n, g in found.items() if g is not None}
 
 

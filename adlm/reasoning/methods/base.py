@@ -9,19 +9,39 @@ from adlm import registry
 from adlm.config import check
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError, nearest
-from adlm.reasoning.sequence import Sequence, Slots, sequence
+from adlm.reasoning.sequence import Row, Slots, make_row
 from adlm.reasoning.vocab import Pieces
 
 ALL = 1_000  # more steps than any item has
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """How long the stages are; the last one takes what is left of the epochs."""
+class Curriculum:
+    """How long stages are: stage 0, then `stages` more; the last takes what is left of the epochs.
 
-    stages: int  # of a curriculum
-    per_stage: int
+    Example:
+        >>> Curriculum(stages=2, per_stage=3, epochs=10).lengths()
+        [3, 3, 4]
+    """
+
+    stages: int
+    per_stage: int  # epochs of each but the last
     epochs: int  # in all
+
+    def lengths(self) -> list[int]:
+        """Epochs of each stage."""
+        check(self.stages >= 0, "stages", self.stages, "0 or more")
+        left = self.epochs - self.stages * self.per_stage
+        if left <= 0:
+            raise UserError(
+                f"{self.stages} stages of {self.per_stage} epochs leave none of "
+                f"{self.epochs} epochs for the last: take more epochs, or fewer a stage"
+            )
+        return [self.per_stage] * self.stages + [left]
+
+    def fewer_steps(self) -> list[int]:
+        """Steps that are gone in each stage, where the last has none: 0, 1, ..., all."""
+        return [*range(self.stages), ALL] if self.stages else [0]
 
 
 @dataclass(frozen=True)
@@ -43,41 +63,15 @@ class Method:
 
     name: ClassVar[str]
 
-    def stages(self, schedule: Schedule) -> list[Stage]:
+    def stages(self, curriculum: Curriculum) -> list[Stage]:
         raise NotImplementedError
 
     def slots(self, item: Pieces, stage: Stage, vocab: Vocab) -> Slots:
         return Slots([], [], [])
 
-    def sequence(self, item: Pieces, stage: Stage, vocab: Vocab) -> Sequence:
+    def row(self, item: Pieces, stage: Stage, vocab: Vocab) -> Row:
         """The row of an item in a stage."""
-        return sequence(item, self.slots(item, stage, vocab), stage.removed)
-
-
-def curriculum(
-    schedule: Schedule, slots: int, remove: bool, all_at_last: bool = False
-) -> list[Stage]:
-    """Chain-of-thought first; then, a stage at a time, `slots` more slots and one step fewer.
-
-    The last stage takes the epochs that are left; with `all_at_last` it has no step at all.
-
-    Example:
-        >>> [s.describe() for s in curriculum(Schedule(2, 3, 10), 1, True)]
-        ['3 epochs, 0 slots, 0 steps removed', '3 epochs, 1 slots, 1 steps removed', \
-'4 epochs, 2 slots, 2 steps removed']
-    """
-    check(schedule.stages >= 0, "stages", schedule.stages, "0 or more")
-    before = schedule.stages * schedule.per_stage
-    if schedule.epochs <= before:
-        raise UserError(
-            f"{schedule.stages} stages of {schedule.per_stage} epochs leave none of "
-            f"{schedule.epochs} epochs for the last: take more epochs, or fewer a stage"
-        )
-    epochs = [schedule.per_stage] * schedule.stages + [schedule.epochs - before]
-    gone = [k if remove else 0 for k in range(schedule.stages + 1)]
-    if all_at_last and schedule.stages:
-        gone[-1] = ALL
-    return [Stage(e, k * slots, gone[k]) for k, e in enumerate(epochs)]
+        return make_row(item, self.slots(item, stage, vocab), stage.removed)
 
 
 def make_method(name: str, options: dict[str, Any] | None = None) -> Method:

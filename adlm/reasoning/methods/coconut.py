@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from adlm.config import check
 from adlm.data.vocab import Vocab
-from adlm.reasoning.methods.base import Method, Schedule, Stage, curriculum
+from adlm.reasoning.methods.base import Curriculum, Method, Stage
 from adlm.reasoning.sequence import IGNORE, Slots
 from adlm.reasoning.vocab import Pieces, special
 from adlm.registry import register
@@ -36,8 +36,9 @@ class Coconut(Method):
     def __post_init__(self) -> None:
         check(self.per_step >= 1, "per_step", self.per_step, "at least 1")
 
-    def stages(self, schedule: Schedule) -> list[Stage]:
-        return curriculum(schedule, slots=self.per_step, remove=True, all_at_last=True)
+    def stages(self, curriculum: Curriculum) -> list[Stage]:
+        each = zip(curriculum.lengths(), curriculum.fewer_steps(), strict=True)
+        return [Stage(epochs, k * self.per_step, gone) for k, (epochs, gone) in enumerate(each)]
 
     def slots(self, item: Pieces, stage: Stage, vocab: Vocab) -> Slots:
         if not stage.slots:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from adlm.reasoning.methods.base import Method, Schedule, Stage
+from adlm.reasoning.methods.base import Curriculum, Method, Stage
 from adlm.registry import register
 
 
@@ -16,5 +16,5 @@ class CoT(Method):
 
     name: ClassVar[str] = "cot"
 
-    def stages(self, schedule: Schedule) -> list[Stage]:
-        return [Stage(schedule.epochs)]
+    def stages(self, curriculum: Curriculum) -> list[Stage]:
+        return [Stage(curriculum.epochs)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from adlm.reasoning.methods.base import Method, Schedule, Stage, curriculum
+from adlm.reasoning.methods.base import Curriculum, Method, Stage
 from adlm.registry import register
 
 
@@ -16,5 +16,6 @@ class ICoT(Method):
 
     name: ClassVar[str] = "icot"
 
-    def stages(self, schedule: Schedule) -> list[Stage]:
-        return curriculum(schedule, slots=0, remove=True, all_at_last=True)
+    def stages(self, curriculum: Curriculum) -> list[Stage]:
+        each = zip(curriculum.lengths(), curriculum.fewer_steps(), strict=True)
+        return [Stage(epochs, removed=gone) for epochs, gone in each]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from adlm.reasoning.methods.base import ALL, Method, Schedule, Stage
+from adlm.reasoning.methods.base import ALL, Curriculum, Method, Stage
 from adlm.registry import register
 
 
@@ -16,5 +16,5 @@ class NoCoT(Method):
 
     name: ClassVar[str] = "no-cot"
 
-    def stages(self, schedule: Schedule) -> list[Stage]:
-        return [Stage(schedule.epochs, removed=ALL)]
+    def stages(self, curriculum: Curriculum) -> list[Stage]:
+        return [Stage(curriculum.epochs, removed=ALL)]

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from adlm.config import check
 from adlm.data.vocab import Vocab
-from adlm.reasoning.methods.base import ALL, Method, Schedule, Stage
+from adlm.reasoning.methods.base import ALL, Curriculum, Method, Stage
 from adlm.reasoning.sequence import Slots
 from adlm.reasoning.vocab import Pieces, special
 from adlm.registry import register
@@ -28,8 +28,8 @@ class Pause(Method):
     def __post_init__(self) -> None:
         check(self.tokens >= 1, "tokens", self.tokens, "at least 1")
 
-    def stages(self, schedule: Schedule) -> list[Stage]:
-        return [Stage(schedule.epochs, slots=self.tokens, removed=ALL)]
+    def stages(self, curriculum: Curriculum) -> list[Stage]:
+        return [Stage(curriculum.epochs, slots=self.tokens, removed=ALL)]
 
     def slots(self, item: Pieces, stage: Stage, vocab: Vocab) -> Slots:
         return Slots.plain([special(vocab, "[PAUSE]")] * stage.slots)

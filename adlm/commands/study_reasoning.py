@@ -1,0 +1,55 @@
+"""`adlm study reasoning`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from adlm.config import check
+from adlm.reasoning.plan import ReasoningSettings
+from adlm.studies import runner
+from adlm.studies.reasoning import ReasoningStudy
+
+
+def study_reasoning(
+    task: str = "prosqa",
+    methods: list[str] = ["no-cot", "cot", "pause", "icot", "coconut", "acot"],  # noqa: B006
+    settings: ReasoningSettings = ReasoningSettings(),
+    seeds: int = 2,
+    tests: int = 500,
+    workers: int = 1,
+    threads: int = 0,
+    peek: bool = False,
+    home: str = "",
+    out: str = "",
+) -> None:
+    """Train every method on one task over seeds, at equal epochs; a table and a plot.
+
+    Tells beforehand how long it takes; stopped at any moment, the same command goes on.
+
+    Args:
+        task: prosqa, prontoqa, gsm8k, arithmetic, or one of yours.
+        methods: Which methods, as a list: '[cot, acot]'; acot+feedback takes an option along.
+        settings: Data, model and stages, the same for all.
+        seeds: Seeds of each method; the test items are the same.
+        tests: Test items; 0 = all of a file's.
+        workers: Runs at a time.
+        threads: Threads of each run; 0 = its share of the cores.
+        peek: Run nothing, only write the result of the runs that are done.
+        home: Folder of the runs; runs/study-reasoning-TASK by default.
+        out: Result file; results/study-reasoning-TASK.json by default. A table (.md) and a plot
+            (.png) are written beside it.
+    """
+    check(seeds >= 1, "--seeds", seeds, "at least 1")
+    check(tests >= 0, "--tests", tests, "0 (all) or more")
+    folder = Path(home or f"runs/study-reasoning-{task}")
+    made = ReasoningStudy(
+        name=task,
+        home=folder,
+        task=task,
+        methods=methods,
+        settings=settings,
+        seeds=seeds,
+        tests=tests,
+    )
+    result = made.gather() if peek else made.run(workers, threads)
+    runner.write(result, Path(out or f"results/study-reasoning-{task}.json"))

@@ -1,0 +1,197 @@
+"""The engine: it trains a workload step by step and knows nothing of what is learnt.
+
+Everything random in a step is a pure function of (seed, step): the rows, their noise, dropout.
+So a resumed run needs the weights, the optimiser's moments and the number of the step, no more,
+and continues to the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from adlm import device as devices
+from adlm.errors import RunStopped
+from adlm.models import checkpoint, hub
+from adlm.progress import Bar
+from adlm.train.distributed import World
+from adlm.train.ema import Ema
+from adlm.train.log import Log, Logger
+from adlm.train.optim import Optimizers
+from adlm.train.signals import StopFlag
+from adlm.train.workload import Loss, Moment, Portion, StepStats, Workload
+
+
+class Scorer(nn.Module):
+    """A workload's loss as a module, so that it can be wrapped for several processes."""
+
+    def __init__(self, workload: Workload):
+        super().__init__()
+        self.model, self.loss = workload.model, workload.loss
+
+    def forward(self, piece: Any, anchor: bool) -> Loss:
+        return self.loss(piece, anchor)
+
+
+class Engine:
+    """A run in progress: `step` steps are done."""
+
+    def __init__(self, workload: Workload, run: Path, world: World):
+        self.workload, self.run, self.world = workload, run, world
+        self.config, self.model = workload.config, workload.model
+        self.precision = devices.precision(self.config.train.precision, workload.device)
+        self.scorer = world.wrap(Scorer(workload), workload.device, workload.idle)
+        self.ema = Ema(self.model, self.config.optim.ema)
+        self.step = 0
+        self.tokens = 0
+        self.seconds = 0.0
+        self.recent: list[StepStats] = []  # steps since the last line of metrics
+        self.optim = self.optimizers()
+
+    @property
+    def finished(self) -> bool:
+        return self.step >= self.workload.ends[-1]
+
+    def optimizers(self) -> Optimizers:
+        """New optimisers for the phase of the next step."""
+        at, _ = self.workload.place(self.step)
+        phase = self.workload.phases[min(at, len(self.workload.phases) - 1)]
+        return Optimizers(self.model, phase.optim, self.precision)
+
+    def resume(self, path: Path) -> None:
+        """Take up a checkpoint."""
+        saved = checkpoint.load(path)
+        tensors, state = saved.training()
+        self.workload.check(saved, state)
+        hub.fill(self.model, _part(tensors, "weights."), path)
+        if self.config.train.precision == "auto" and state.get("precision") == "fp32":
+            self.precision = "fp32"  # as it began, so that the bits are the same
+        self.ema.load(_part(tensors, "ema."))
+        self.step, self.tokens = state["step"], state.get("tokens", 0)
+        self.seconds = state["seconds"]
+        self.recent = [StepStats(**values) for values in state.get("recent", [])]
+        self.optim = self.optimizers()
+        if self.workload.place(self.step)[1]:  # else a new phase begins with new moments
+            self.optim.load(_part(tensors, "optim."))
+
+    def fit(self, stop: StopFlag, loggers: Sequence[Logger] = ()) -> None:
+        """Train to the last step, or until told to stop; a checkpoint is written either way."""
+        workload, every, main = self.workload, self.workload.cadence, self.world.main
+        log = Log(self.run, self.step, loggers) if main else None
+        began = saved = time.monotonic()
+        first, note, total = self.tokens, "", workload.ends[-1]
+        with Bar("training", total, "steps", self.step, not main, foretell=True) as bar:
+            while not self.finished:
+                self.recent.append(self.advance())
+                spent = time.monotonic() - began
+                rate = (self.tokens - first) / spent
+                now = Moment(self.step, self.tokens, self.seconds + spent, rate, self.precision)
+                if _due(self.step, every.log) or (self.finished and every.log_last):
+                    record = workload.record(self.recent, now)
+                    note = f"loss {record['loss']:.3f}{workload.said} {rate:,.0f} tok/s"
+                    if log:
+                        log.write(record)
+                    self.recent = []
+                bar.update(self.step, note)
+                late = main and time.monotonic() - saved > every.save_seconds
+                told, late = map(bool, self.world.sum(float(stop.raised), float(late)))
+                closing = workload.place(self.step)[1] == 0
+                if closing or _due(self.step, every.validate):
+                    self.validate(now, log)
+                if closing and not self.finished:
+                    self.recent, self.optim = [], self.optimizers()
+                if self.finished or told or late or _due(self.step, every.save):
+                    self.save(now)
+                    saved = time.monotonic()
+                if told:
+                    break
+        if log:
+            log.close()
+
+    def advance(self) -> StepStats:
+        """One optimiser step."""
+        workload = self.workload
+        torch.manual_seed(workload.dropout_seed(self.step, self.world.rank))
+        portion = workload.portion(self.step, self.world)
+        nats, anchor = self.world.sum(*self.accumulate(portion))
+        limit = self.config.optim.clip or math.inf
+        norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), limit))
+        if not (math.isfinite(nats) and math.isfinite(norm)):
+            raise RunStopped(workload.broken(self.step, self.run, self.world))
+        at, within = workload.place(self.step)
+        factor = self.optim.step(within, workload.phases[at].steps)
+        self.ema.update(self.step)
+        self.step += 1
+        self.tokens += portion.count
+        return StepStats(nats, anchor, portion.count, norm, factor)
+
+    def accumulate(self, portion: Portion) -> tuple[float, float]:
+        """Gradients of this process's pieces; returns their nats and anchor loss.
+
+        The loss is nats per prediction of the *global* batch. Wrapping takes the mean over
+        processes, so each one's loss is multiplied by their number to make it the sum.
+        """
+        self.model.train()
+        gamma = self.workload.gamma(self.step / self.workload.ends[-1])
+        nats = anchor = 0.0
+        for number, piece in enumerate(portion.pieces, 1):
+            self.world.sync(self.scorer, number == len(portion.pieces))
+            with devices.autocast(self.precision, self.workload.device):
+                found: Loss = self.scorer(piece, gamma > 0)
+                total = found.bound + gamma * found.anchor if gamma else found.bound
+            (total * (self.world.size / portion.count)).backward()
+            nats += found.nats.item()
+            anchor += found.anchor_nats.item()
+        return nats, anchor
+
+    def validate(self, now: Moment, log: Log | None) -> None:
+        """Measure the model with the averaged weights, on one process."""
+        if log is not None:
+            with self.ema.swapped():
+                log.write(self.workload.validate(now))
+        self.world.wait()
+
+    def save(self, now: Moment) -> None:
+        """Write a checkpoint, on one process."""
+        if self.world.main:
+            with self.ema.swapped():
+                averaged = {k: v.clone() for k, v in self.model.state_dict().items()}
+            training = {f"weights.{k}": v for k, v in self.model.state_dict().items()}
+            training |= {f"optim.{k}": v for k, v in self.optim.state().items()}
+            training |= {f"ema.{k}": v for k, v in self.ema.state().items()}
+            state = {
+                "step": self.step,
+                "tokens": self.tokens,
+                "seconds": now.seconds,
+                "precision": self.precision,
+                "recent": [asdict(step) for step in self.recent],
+            }
+            workload = self.workload
+            checkpoint.save(
+                self.run,
+                self.step,
+                self.config,
+                workload.vocab,
+                averaged,
+                training,
+                state | workload.state(self.step),
+                workload.cadence.keep,
+                workload.lengths,
+                workload.counts,
+            )
+        self.world.wait()
+
+
+def _due(step: int, every: int) -> bool:
+    return every > 0 and step % every == 0
+
+
+def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

@@ -1,0 +1,174 @@
+"""Language modelling as a workload: rows of a corpus, an objective and its bound."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from adlm.config import Config
+from adlm.data.corpus import open_rows, open_vocab
+from adlm.data.counts import CorpusCounts
+from adlm.data.lengths import Lengths
+from adlm.data.loader import Order, share
+from adlm.data.vocab import Vocab
+from adlm.errors import RunStopped, UserError
+from adlm.models import checkpoint
+from adlm.models.build import build_model
+from adlm.models.checkpoint import Checkpoint
+from adlm.models.denoiser import Denoiser
+from adlm.nn.transformer import Trunk
+from adlm.objectives.base import make_objective
+from adlm.objectives.likelihood import evaluator, score, spread
+from adlm.process.anchors import reads_table
+from adlm.progress import sparkline
+from adlm.train.distributed import World
+from adlm.train.log import read
+from adlm.train.workload import Cadence, Loss, Moment, Phase, Portion, StepStats, Workload
+from adlm.types import Batch, Noise
+
+Piece = tuple[Batch, Noise | None]
+
+
+class LanguageModelling(Workload):
+    """A model of text by an objective."""
+
+    model: Denoiser
+
+    def __init__(self, config: Config, device: str):
+        cfg = config.train
+        self.config, self.device = config, device
+        self.phases = [Phase(cfg.steps, config.optim)]
+        self.cadence = Cadence(cfg.log_every, cfg.eval_every, cfg.save_every, keep=cfg.keep)
+        self.idle = config.model.bridge == "hidden"  # its anchor head rests while gamma is 0
+        self.vocab: Vocab = open_vocab(config.data)
+        self.rows = open_rows(config.data, "train", self.vocab)
+        self.valid = open_rows(config.data, "valid", self.vocab)
+        self.lengths = Lengths.of(self.rows.store, config.data.length)
+        self.order = Order(len(self.rows), cfg.batch, cfg.seed)
+        torch.manual_seed(cfg.seed)
+        self.model = build_model(config, self.vocab.size).to(device)
+        if config.model.anchor_blocks and reads_table(config.anchor.rule):
+            self.counts = CorpusCounts.count(self.rows, self.vocab.size)
+        self.objective = make_objective(config, self.vocab, self.counts)
+        self.bound = evaluator(config, self.vocab)  # what is reported
+        if cfg.compile:
+            for module in self.model.modules():
+                if isinstance(module, Trunk):
+                    module.compile()
+
+    def dropout_seed(self, step: int, rank: int) -> int:
+        return (self.config.train.seed * 1_000_003 + step) * 4099 + rank
+
+    def portion(self, step: int, world: World) -> Portion:
+        """This process's rows and their part of the global batch's noise, `micro` rows a piece."""
+        cfg = self.config.train
+        generator = torch.Generator().manual_seed(cfg.seed * 1_000_003 + step)
+        noise = self.objective.noise(cfg.batch, self.rows.length, generator)
+        index = self.order.step(step)
+        mine = share(cfg.batch, world.rank, world.size)
+        batch, noise = self.rows.batch(index[mine]), None if noise is None else noise[mine]
+        size = cfg.micro or len(batch)
+        parts = [slice(low, low + size) for low in range(0, len(batch), size)]
+        pieces = [(batch[p], None if noise is None else noise[p]) for p in parts]
+        return Portion(pieces, int(self.rows.count[index].sum()))
+
+    def gamma(self, progress: float) -> float:
+        return self.objective.gamma(progress)
+
+    def loss(self, piece: Piece, anchor: bool) -> Loss:
+        batch, noise = piece
+        noise = None if noise is None else noise.to(self.device)
+        found = self.objective.score(self.model, batch.to(self.device), noise, anchor)
+        if found.anchor is None or found.anchor_rows is None:
+            none = found.bound.new_zeros(())
+            return Loss(found.bound, none, found.rows.sum(), none)
+        return Loss(found.bound, found.anchor, found.rows.sum(), found.anchor_rows.sum())
+
+    def validate(self, now: Moment) -> dict[str, Any]:
+        """Score rows of the valid split."""
+        index = spread(len(self.valid), self.config.train.eval_rows)
+        found = score(
+            self.model,
+            self.bound,
+            self.valid,
+            index,
+            device=self.device,
+            precision=now.precision,
+            quiet=True,
+        )
+        if not math.isfinite(found.nll):
+            raise RunStopped(f"the validation loss is not finite at step {now.step}")
+        self.said = f" valid ppl {found.ppl:.1f}"
+        error = {} if math.isnan(found.se) else {"valid_se": found.se}  # over documents
+        plain = {"valid_nll": found.nll, "valid_ppl": found.ppl}
+        return {"step": now.step, "tokens": now.tokens, **plain, **error}
+
+    def record(self, steps: Sequence[StepStats], now: Moment) -> dict[str, Any]:
+        """Nats a token over the steps; the anchor loss where there is one."""
+        tokens = sum(s.tokens for s in steps)
+        found: dict[str, Any] = {"step": now.step, "tokens": now.tokens}
+        found["loss"] = sum(s.nats for s in steps) / tokens
+        if anchor := sum(s.anchor for s in steps):
+            found["anchor_loss"] = anchor / tokens
+        found |= {"lr_factor": steps[-1].lr_factor, "grad_norm": steps[-1].grad_norm}
+        return {**found, "tokens_per_s": now.rate, "seconds": now.seconds}
+
+    def broken(self, step: int, run: Path, world: World) -> str:
+        """Keep the batch that broke the loss, and say what to try."""
+        path = run / f"bad-step-{step}-rank-{world.rank}.safetensors"
+        pieces = self.portion(step, world).pieces
+        tensors = {n: torch.cat([getattr(b, n) for b, _ in pieces]) for n in ("x", "valid")}
+        if noises := [noise for _, noise in pieces if noise is not None]:
+            tensors |= {n: torch.cat([getattr(noise, n) for noise in noises]) for n in ("t", "u")}
+        save_file(tensors, path)
+        return (
+            f"the loss is not finite at step {step}; the batch is in {path}. Try a lower "
+            "optim.lr or optim.muon_lr, a longer optim.warmup, or train.precision fp32; "
+            "checkpoints so far are kept"
+        )
+
+    def state(self, step: int) -> dict[str, Any]:
+        return {"data": self.rows.store.key}
+
+    def check(self, saved: Checkpoint, state: dict[str, Any]) -> None:
+        if saved.vocab.hash != self.vocab.hash:
+            raise UserError(f"the tokenizer is not the one of {saved.path}: have the data changed?")
+        if state.get("data") != self.rows.store.key:
+            raise UserError(
+                f"the training data are not those of {saved.path}: they have changed since"
+            )
+
+    def beginning(self, step: int, precision: str, world: World) -> str:
+        """What is trained, on what and where."""
+        cfg, rows = self.config.train, len(self.rows)
+        size = sum(p.numel() for p in self.model.parameters())
+        tokens, goal = int(self.rows.count.sum()), cfg.steps * cfg.batch
+        where = f"{world.size} x {self.device}" if world.size > 1 else self.device
+        if self.device == "cpu":
+            where += f" ({torch.get_num_threads()} threads)"
+        lines = [
+            f"model     {self.config.objective}, {size:,} parameters",
+            f"data      {self.config.data.name}: {rows:,} rows, {tokens:,} tokens",
+            f"training  {cfg.steps:,} steps of {cfg.batch} rows of {self.rows.length}: "
+            f"{goal * tokens / rows:,.0f} tokens, {goal / rows:.1f} epochs",
+            f"on        {where}, {precision}",
+        ]
+        return "\n".join([*lines, f"goes on   from step {step:,}"] if step else lines)
+
+    def ending(self, run: Path) -> str:
+        """The last validation with its curve, and what one may do with the run."""
+        found = [r for r in read(run / "metrics.jsonl") if "valid_ppl" in r]
+        lines = [f"done: {checkpoint.find(run)}"]
+        if found:
+            ppl, error = found[-1]["valid_ppl"], found[-1]["valid_se"]
+            spread = f" ± {ppl * error:.1f}" if math.isfinite(error) else ""
+            curve = f"   {sparkline([r['valid_nll'] for r in found])}" if len(found) > 2 else ""
+            bound = "" if self.objective.exact else "≤ "
+            lines.append(f"validation PPL {bound}{ppl:.1f}{spread}{curve}")
+        nexts = (f"adlm {command} {run}" for command in ("sample", "watch", "eval likelihood"))
+        return "\n".join([*lines, "next: " + ", ".join(nexts)])

@@ -1,0 +1,160 @@
+"""What is trained: a workload gives the engine a model, batches, a loss and a validation.
+
+The engine minimises, for the global batch of each step,
+
+    1 / count * sum over pieces of (bound + gamma(progress) * anchor)
+
+and everything random in a step is a pure function of (seed, step).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from adlm.config import Config, OptimConfig
+from adlm.data.counts import CorpusCounts
+from adlm.data.lengths import Lengths
+from adlm.data.vocab import Vocab
+from adlm.models.checkpoint import Checkpoint
+from adlm.train.distributed import World
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of the training with an optimiser and a learning-rate schedule of its own."""
+
+    steps: int
+    optim: OptimConfig
+
+
+@dataclass(frozen=True)
+class Cadence:
+    """How often a run logs, validates and saves, in steps; 0 = only at the end of a phase."""
+
+    log: int
+    validate: int = 0
+    save: int = 0
+    save_seconds: float = float("inf")  # and after so long
+    keep: int = 1  # checkpoints
+    log_last: bool = True  # the steps before the end too, however few
+
+
+@dataclass(frozen=True)
+class Portion:
+    """One process's part of the global batch of a step."""
+
+    pieces: Sequence[Any]  # each fits into memory
+    count: int  # predictions in the whole global batch
+
+
+class Loss(NamedTuple):
+    """The loss of a piece, summed over its predictions; all are scalars."""
+
+    bound: Tensor  # with gradients
+    anchor: Tensor  # with gradients, before gamma; 0 where it was not asked for
+    nats: Tensor  # without: the bound as it is reported
+    anchor_nats: Tensor
+
+
+@dataclass(frozen=True)
+class StepStats:
+    """What one optimiser step tells of its global batch."""
+
+    nats: float
+    anchor: float  # before gamma
+    tokens: int  # predictions
+    grad_norm: float
+    lr_factor: float
+
+
+@dataclass(frozen=True)
+class Moment:
+    """How far a run is."""
+
+    step: int
+    tokens: int  # predictions so far
+    seconds: float
+    rate: float  # predictions a second since the process started
+    precision: str
+
+
+class Workload(ABC):
+    """A kind of training. The engine reads `config.train` and `config.optim` alone."""
+
+    config: Config
+    device: str
+    model: nn.Module
+    phases: Sequence[Phase]
+    cadence: Cadence
+    idle = False  # may some weights be without a gradient?
+    said = ""  # how it goes, beside the progress bar
+    vocab: Vocab  # with the next two, what a checkpoint holds besides
+    lengths: Lengths | None = None
+    counts: CorpusCounts | None = None
+
+    @abstractmethod
+    def portion(self, step: int, world: World) -> Portion:
+        """This process's part of the batch of step number `step`, from 0."""
+
+    @abstractmethod
+    def dropout_seed(self, step: int, rank: int) -> int:
+        """The seed of dropout in a step."""
+
+    @abstractmethod
+    def loss(self, piece: Any, anchor: bool) -> Loss:
+        """The loss of one piece; `anchor` asks for the anchor term."""
+
+    @abstractmethod
+    def gamma(self, progress: float) -> float:
+        """The weight of the anchor term at a share of the training."""
+
+    @abstractmethod
+    def record(self, steps: Sequence[StepStats], now: Moment) -> dict[str, Any]:
+        """The line of metrics for some steps; it has a `loss`."""
+
+    @abstractmethod
+    def validate(self, now: Moment) -> dict[str, Any]:
+        """Measure the model; returns a line of metrics."""
+
+    @abstractmethod
+    def broken(self, step: int, run: Path, world: World) -> str:
+        """What to say of a step whose loss is not finite, with its batch kept if that helps."""
+
+    @abstractmethod
+    def state(self, step: int) -> dict[str, Any]:
+        """What a checkpoint's state.json has of the workload."""
+
+    @abstractmethod
+    def check(self, saved: Checkpoint, state: dict[str, Any]) -> None:
+        """Raise UserError unless the checkpoint is of this workload's data."""
+
+    @abstractmethod
+    def beginning(self, step: int, precision: str, world: World) -> str:
+        """Say what is about to be trained."""
+
+    @abstractmethod
+    def ending(self, run: Path) -> str:
+        """Say what came out."""
+
+    @cached_property
+    def ends(self) -> list[int]:
+        """The step with which each phase ends."""
+        return list(accumulate(phase.steps for phase in self.phases))
+
+    def place(self, step: int) -> tuple[int, int]:
+        """(phase, steps of it that are done) after so many steps; (number of phases, 0) = the end.
+
+        Example:
+            phases of 3 and 2 steps: place(2) == (0, 2), place(3) == (1, 0), place(5) == (2, 0)
+        """
+        at = bisect_right(self.ends, step)
+        return at, step - (self.ends[at - 1] if at else 0)
