@@ -98,6 +98,8 @@ class ProcessConfig:
         eps: Smallest time that bernoulli masking draws; the training's own figure is then no bound.
         conditioned: Let the denoiser see the noise level (needs model.time).
         remask: Remasking probability sigma_t in the bound with discrete steps.
+        block: Tokens in a block of block diffusion (bd3lm); it must divide data.length.
+        clip: The interval from which block diffusion's training draws its times.
     """
 
     schedule: str = "log-linear"
@@ -108,11 +110,16 @@ class ProcessConfig:
     eps: float = 0.0
     conditioned: bool = False
     remask: float = 0.0
+    block: int = 4
+    clip: tuple[float, float] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
         check(0 <= self.remask <= 1, "process.remask", self.remask, "in [0, 1]")
         check(self.steps >= 0, "process.steps", self.steps, "0 (continuous time) or more")
         check(0 <= self.eps < 1, "process.eps", self.eps, "in [0, 1)")
+        check(self.block >= 1, "process.block", self.block, "at least 1")
+        low, high = self.clip
+        check(0 <= low <= high <= 1 and high > 0, "process.clip", self.clip, "two rising in [0, 1]")
 
 
 @dataclass(frozen=True)
