@@ -118,8 +118,8 @@ class ProcessConfig:
         check(self.steps >= 0, "process.steps", self.steps, "0 (continuous time) or more")
         check(0 <= self.eps < 1, "process.eps", self.eps, "in [0, 1)")
         check(self.block >= 1, "process.block", self.block, "at least 1")
-        low, high = self.clip
-        check(0 <= low <= high <= 1 and high > 0, "process.clip", self.clip, "two rising in [0, 1]")
+        rising = len(self.clip) == 2 and 0 <= self.clip[0] <= self.clip[1] <= 1 and self.clip[1] > 0
+        check(rising, "process.clip", self.clip, "two numbers in [0, 1], the larger one last")
 
 
 @dataclass(frozen=True)

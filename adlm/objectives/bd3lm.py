@@ -106,8 +106,8 @@ class BlockDiffusion(MaskedDiffusion):
     def view(self, batch: Batch, noise: Noise | None) -> View:
         x = batch.x
         rows, length = x.shape
-        if noise is None:  # an exact score has no use for it
-            noise = Noise(torch.ones(rows, self.blocks(length)).to(x.device), torch.rand_like(x, dtype=torch.float32))
+        if noise is None:  # exact: the one token of a block is hidden in any case
+            noise = Noise(torch.ones(x.shape, device=x.device), torch.zeros_like(x))
         cut = Batch(x.reshape(-1, self.block), batch.valid.reshape(-1, self.block))
         noised, t = self.corrupt(cut, Noise(noise.t.flatten(), noise.u.reshape(-1, self.block)))
 

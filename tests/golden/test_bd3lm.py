@@ -7,15 +7,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from adlm.nn.context import Context
 from safetensors.torch import load_file
 from torch import Tensor
 
 from adlm.models.denoiser import Denoiser
 from adlm.nn.blocks import BlockLayout
 from adlm.nn.config import TrunkConfig
-from adlm.nn.context import Context
-from adlm.objectives.subs import zero_masking
-from adlm.process.reverse import unmasking
 
 HOME = Path(__file__).parents[3] / "shared" / "golden" / "bd3lm"
 pytestmark = pytest.mark.skipif(not HOME.is_dir(), reason="no golden numbers")

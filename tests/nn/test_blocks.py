@@ -67,7 +67,11 @@ def test_a_block_depends_on_itself_and_the_clean_blocks_before_it_alone(shape):
 @SHAPES
 def test_remembered_blocks_give_the_states_of_the_whole_pass(shape):
     net, z, x = trunk(shape), vectors(2, 8), vectors(2, 8, seed=2)
-    together, cache, layout = halves(net, z, x, block=2), Cache.empty(net.depth), BlockLayout(block=2)
+    together, cache, layout = (
+        halves(net, z, x, block=2),
+        Cache.empty(net.depth),
+        BlockLayout(block=2),
+    )
     for low in range(0, 8, 2):
         shown = net(z[:, low : low + 2], layout, cache=cache.select())
         assert torch.allclose(shown, together[:, low : low + 2], atol=1e-12)
