@@ -262,7 +262,7 @@ def test_anchoring_wraps_block_diffusion():
     shape = replace(SMALL, anchor_blocks=1)
     plain = setting(8, 4, shape)
     config = replace(
-        plain, objective="adlm", anchor=AnchorConfig(base="bd3lm", rule="all", positions="all")
+        plain, objective="adlm-bd3lm", anchor=AnchorConfig(rule="all", positions="all")
     )
     model, batch = network(config), rows(2, 8)
     objective = make_objective(config, VOCAB)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from adlm.config import AnchorConfig, Config, DataConfig, ModelConfig, ProcessConfig
+from adlm.config import Config, DataConfig, ModelConfig, ProcessConfig
 from adlm.models.build import build_model
 from adlm.models.denoiser import Denoiser
 from adlm.objectives.subs import zero_masking
@@ -29,9 +29,7 @@ def network(length: int, block: int, anchored: bool = False) -> Denoiser:
     config = Config("bd3lm", DataConfig(length=length), SMALL, ProcessConfig(block=block))
     if anchored:
         shape = ModelConfig(width=8, blocks=1, heads=2, conv=3, anchor_blocks=1)
-        config = Config(
-            "adlm", config.data, shape, config.process, anchor=AnchorConfig(base="bd3lm")
-        )
+        config = Config("adlm-bd3lm", config.data, shape, config.process)
     torch.manual_seed(0)
     made = build_model(config, V).double()
     for parameter in made.parameters():
