@@ -250,7 +250,8 @@ class Config:
     """Everything that determines a run.
 
     Attributes:
-        objective: What is trained: ar, mdlm, or with an anchor network a2r, adlm.
+        objective: What is trained: ar, mdlm, bd3lm, or with an anchor network a2r, adlm,
+            adlm-bd3lm.
         data: What is read.
         model: The network.
         process: The forward process.

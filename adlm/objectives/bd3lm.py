@@ -37,11 +37,13 @@ ROUNDING = 1e-9  # of a share k / L' that is compared with an end of the interva
 class BlockDiffusion(MaskedDiffusion):
     """Restore the hidden tokens of every block from its others and the clean blocks before it."""
 
+    in_blocks = True
+
     def __init__(self, config: Config, vocab: Vocab):
         super().__init__(config, vocab)
         process = config.process
         self.block, self.clip = process.block, process.clip
-        self.blocks(config.data.length)
+        self.clocks(config.data.length)
         if self.clip != WHOLE:
             self.check_clip(config)
             self.bound = False
@@ -71,19 +73,17 @@ class BlockDiffusion(MaskedDiffusion):
         low, high = (1 - self.schedule.alpha(torch.tensor(self.clip).double())).tolist()
         return low, high
 
-    def blocks(self, length: int) -> int:
-        """How many blocks a row has; each has a time of its own."""
+    def clocks(self, length: int) -> int:
+        """How many blocks a row has: each has a time of its own."""
         if length % self.block:
             raise UserError(
                 f"process.block must divide a row of {length} tokens, found {self.block}"
             )
         return length // self.block
 
-    clocks = blocks
-
     def noise(self, rows: int, length: int, generator: torch.Generator) -> Noise:
         """Draw t: (B, L / L'), its strata over all blocks of the batch, and u: (B, L)."""
-        count = rows * self.blocks(length)
+        count = rows * self.clocks(length)
         t = self.times(torch.rand(count, generator=generator))
         t = t[torch.randperm(count, generator=generator)]  # no block has a stratum of its own
         u = torch.rand(count, self.block, generator=generator)
@@ -106,6 +106,7 @@ class BlockDiffusion(MaskedDiffusion):
     def view(self, batch: Batch, noise: Noise | None) -> View:
         x = batch.x
         rows, length = x.shape
+        self.clocks(length)
         if noise is None:  # exact: the one token of a block is hidden in any case
             noise = Noise(torch.ones(x.shape, device=x.device), torch.zeros_like(x))
         cut = Batch(x.reshape(-1, self.block), batch.valid.reshape(-1, self.block))

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from adlm import registry
 from adlm.config import Config
@@ -21,7 +22,7 @@ from adlm.nn.context import Context
 from adlm.nn.layout import Layout
 from adlm.objectives.base import Objective
 from adlm.process.mask import discrete
-from adlm.process.schedule import make_schedule
+from adlm.process.schedule import Schedule, make_schedule
 from adlm.process.times import make_times
 from adlm.process.weight import make_weight
 from adlm.registry import register
@@ -78,7 +79,7 @@ class MaskedDiffusion(Objective):
         t = self.times(torch.rand(rows, generator=generator))
         return Noise(t, torch.rand(rows, length, generator=generator))
 
-    def corrupt(self, batch: Batch, noise: Noise) -> tuple[Noised, torch.Tensor]:
+    def corrupt(self, batch: Batch, noise: Noise) -> tuple[Noised, Tensor]:
         """z_t with its weight, and the time of each row: (B,)."""
         x, valid = batch.x, batch.valid
         if self.steps:
@@ -91,16 +92,26 @@ class MaskedDiffusion(Objective):
     def view(self, batch: Batch, noise: Noise | None) -> View:
         assert noise is not None
         noised, t = self.corrupt(batch, noise)
-        sigma = -torch.log(self.schedule.alpha(t).clamp(min=1e-4)) if self.conditioned else None
-        segment = batch.segment
-        if segment is None and not bool(batch.valid.all()):
-            segment = torch.where(batch.valid, 0, -1)
-        context = Context(Layout(self.causal, segment), sigma)
+        sigma = noise_level(self.schedule, t) if self.conditioned else None
+        context = Context(Layout(self.causal, segments(batch)), sigma)
         weight = self.weight(noised.weight)
         return View(noised.z, batch.x, noised.masked, weight, t, context)
+
+
+def noise_level(schedule: Schedule, t: Tensor) -> Tensor:
+    """sigma = -log alpha_t, which a conditioned network sees, cut off near t = 1."""
+    return -torch.log(schedule.alpha(t).clamp(min=1e-4))
+
+
+def segments(batch: Batch) -> Tensor | None:
+    """(B, L) which positions see each other, padding apart; None where all do."""
+    if batch.segment is None and not bool(batch.valid.all()):
+        return torch.where(batch.valid, 0, -1)
+    return batch.segment
 
 
 def of_bound(config: Config) -> Config:
     """The configuration whose loss is the bound itself, whatever is minimised in training."""
     times = config.process.times if make_times(config.process.times).even else "stratified"
-    return replace(config, process=replace(config.process, times=times, weight="bound"))
+    process = replace(config.process, times=times, weight="bound", clip=(0.0, 1.0))
+    return replace(config, process=process)

@@ -18,7 +18,7 @@ from adlm import device as devices
 from adlm import registry
 from adlm.errors import UserError
 from adlm.models.anchored import Anchored
-from adlm.models.denoiser import Denoiser
+from adlm.models.denoiser import Denoiser, States
 from adlm.process.schedule import Schedule
 from adlm.samplers.categorical import Draw
 from adlm.samplers.random import RowRandom
@@ -95,14 +95,17 @@ class Canvas:
         if not wanted.any():
             return
         rows = wanted.nonzero()[:, 0].to(self.z.device)
-        seen = self.z[rows][:, self.window].to(self.device)
         with torch.no_grad(), devices.autocast(self.precision, self.device):
-            states = self.model(seen)
+            states = self.states(rows)
         if states.anchor is not None:
             self._anchor = self._keep(self._anchor, rows, states.anchor)
         self._hidden = self._keep(self._hidden, rows, states.denoiser)
         self.nfe += wanted
         self._stale &= ~wanted
+
+    def states(self, rows: Tensor) -> States:
+        """Pass these rows, (N,), seen through the window."""
+        return self.model(self.z[rows][:, self.window].to(self.device))
 
     def _keep(self, store: Tensor | None, rows: Tensor, h: Tensor) -> Tensor:
         h = h.to(self.z.device)

@@ -9,15 +9,16 @@ from dataclasses import replace
 
 import pytest
 import torch
-from adlm.models.build import build_model
-from adlm.nn.context import Context
+from tokenizers import Tokenizer, models
 from torch import Tensor
 
 from adlm.config import AnchorConfig, Config, DataConfig, ModelConfig, ProcessConfig
-from adlm.data.vocab import Vocab
+from adlm.data.vocab import Vocab, make_vocab
 from adlm.errors import UserError
+from adlm.models.build import build_model
 from adlm.models.denoiser import Denoiser
 from adlm.nn.blocks import BlockLayout
+from adlm.nn.context import Context
 from adlm.objectives.base import Objective, make_objective
 from adlm.objectives.interval import candidates
 from adlm.objectives.likelihood import evaluator, row_noise
@@ -265,12 +266,15 @@ def test_anchoring_wraps_block_diffusion():
         plain, objective="adlm-bd3lm", anchor=AnchorConfig(rule="all", positions="all")
     )
     model, batch = network(config), rows(2, 8)
-    objective = make_objective(config, VOCAB)
+    words = make_vocab(Tokenizer(models.WordLevel({"a": 0, "b": 1})))
+    assert (words.eos, words.mask) == (2, MASK)
+    objective = make_objective(config, words)
     noise = objective.noise(2, 8, torch.Generator().manual_seed(6))
     score = objective.score(model, batch, noise, anchor=True)
-    base = make_objective(plain, VOCAB)
+    base = make_objective(plain, words)
     torch.testing.assert_close(score.rows, base.score(model, batch, noise).rows)
     view = base.view(batch, noise)
     states = model(view.z, view.context).anchor[:, :8]
     known = zero_masking(model.anchor_head(states), MASK).gather(2, batch.x[..., None])[..., 0]
-    torch.testing.assert_close(score.anchor, -(known * view.weight[:, :8]).sum())
+    chosen = view.weight[:, :8] * (batch.x != words.eos)  # which is never an anchor
+    torch.testing.assert_close(score.anchor, -(known * chosen).sum())
