@@ -34,6 +34,10 @@ COMMANDS = {
     "eval efficiency": ("efficiency:start", "what generation costs, and the quality it buys"),
     "eval harness": ("harness:start", "tasks of the lm-evaluation-harness"),
     "eval humaneval": ("humaneval:start", "write and infill HumanEval programs, run their tests"),
+    "eval interval": (
+        "eval_interval:eval_interval",
+        "the times on which block diffusion learns with least noise",
+    ),
     "eval suite": ("suite:start", "all of these on several runs, and one report"),
     "report": ("report:start", "one page of runs and result files"),
     "sample": ("sample:start", "generate texts from a checkpoint"),

@@ -4,10 +4,10 @@
 
 d 768, 12 blocks, V 50258, L 128 (`--size` takes another size of the dial); forward and backward of
 the whole loss in one run and one precision. Each objective has a process of its own; they take
-turns, and the ratios are medians over rounds, so that what else the machine does falls on all alike.
-Peak memory is taken in further processes, one at a time, with and without twice the rows: what a token
-more takes is compared with 4 V bytes, one row of logits in fp32. Block diffusion shows a row
-twice, so a step of at most 2.2 times MDLM's is wanted of it.
+turns, and the ratios are medians over rounds, so that what else the machine does falls on all
+alike. Peak memory is taken in further processes, one at a time, with and without twice the rows:
+what a token more takes is compared with 4 V bytes, one row of logits in fp32. Block diffusion shows
+a row twice, so a step of at most 2.2 times MDLM's is wanted of it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,8 @@ from adlm.config import AnchorConfig, Config
 from adlm.data.counts import CorpusCounts
 from adlm.data.vocab import Vocab
 from adlm.models.denoiser import Denoiser
+from adlm.nn.blocks import BlockLayout
+from adlm.nn.context import Context
 from adlm.process.anchors import Anchors
 from adlm.samplers.base import Canvas
 
@@ -120,9 +122,16 @@ class Trace:
 
 @torch.no_grad()
 def expected(model: Denoiser, x: Tensor, mask: int) -> CorpusCounts:
-    """How often the model expects each token: on a blank page, or a causal one after the texts."""
-    z = x if model.causal else torch.full_like(x[:1], mask)
-    logits = model.logits(z.to(model.embed.weight.device)).float()
+    """How often the model expects each token on a blank page.
+
+    A causal one is asked after the texts, block diffusion for a blank block after them.
+    """
+    z = x if model.causal else torch.full_like(x if model.block else x[:1], mask)
+    layout = model.own_layout()
+    if isinstance(layout, BlockLayout):
+        z, layout = torch.cat((z, x), dim=1), replace(layout, paired=True)
+    place = model.embed.weight.device
+    logits = model.logits(z.to(place), Context(layout))[:, : x.shape[1]].float()
     logits[..., mask] = -torch.inf
     share = logits.softmax(-1).mean(dim=(0, 1)).cpu().double()  # (V,)
     return CorpusCounts(share, share, torch.tensor(1.0, dtype=torch.float64))
