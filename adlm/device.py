@@ -101,7 +101,7 @@ def machine(device: str = "cpu") -> dict[str, Any]:
         "gpu": gpu_name(device),
         "system": platform.system(),
         "python": platform.python_version(),
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
         "adlm": __version__,
     }
 
