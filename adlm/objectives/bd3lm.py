@@ -25,7 +25,8 @@ from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.nn.blocks import BlockLayout
 from adlm.nn.context import Context
-from adlm.objectives.mdlm import MaskedDiffusion, noise_level, segments
+from adlm.objectives.mdlm import MaskedDiffusion, segments
+from adlm.process.reverse import noise_level
 from adlm.registry import register
 from adlm.types import Batch, Noise, View
 
@@ -118,7 +119,7 @@ class BlockDiffusion(MaskedDiffusion):
             return F.pad(row, (0, length))
 
         z = torch.cat((noised.z.view_as(x), x), dim=1)
-        sigma = shown(noise_level(self.schedule, t)) if self.conditioned else None
+        sigma = shown(noise_level(self.schedule.alpha(t))) if self.conditioned else None
         layout = BlockLayout(segment=segments(batch), block=self.block, paired=True)
         return View(
             z,

@@ -22,7 +22,8 @@ from adlm.nn.context import Context
 from adlm.nn.layout import Layout
 from adlm.objectives.base import Objective
 from adlm.process.mask import discrete
-from adlm.process.schedule import Schedule, make_schedule
+from adlm.process.reverse import noise_level
+from adlm.process.schedule import make_schedule
 from adlm.process.times import make_times
 from adlm.process.weight import make_weight
 from adlm.registry import register
@@ -92,15 +93,10 @@ class MaskedDiffusion(Objective):
     def view(self, batch: Batch, noise: Noise | None) -> View:
         assert noise is not None
         noised, t = self.corrupt(batch, noise)
-        sigma = noise_level(self.schedule, t) if self.conditioned else None
+        sigma = noise_level(self.schedule.alpha(t)) if self.conditioned else None
         context = Context(Layout(self.causal, segments(batch)), sigma)
         weight = self.weight(noised.weight)
         return View(noised.z, batch.x, noised.masked, weight, t, context)
-
-
-def noise_level(schedule: Schedule, t: Tensor) -> Tensor:
-    """sigma = -log alpha_t, which a conditioned network sees, cut off near t = 1."""
-    return -torch.log(schedule.alpha(t).clamp(min=1e-4))
 
 
 def segments(batch: Batch) -> Tensor | None:

@@ -19,6 +19,8 @@ from adlm import registry
 from adlm.errors import UserError
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser, States
+from adlm.nn.context import Context
+from adlm.process.reverse import Transition, noise_level
 from adlm.process.schedule import Schedule
 from adlm.samplers.categorical import Draw
 from adlm.samplers.random import RowRandom
@@ -43,6 +45,8 @@ class Canvas:
     random: RowRandom
     precision: str = "fp32"
     device: str = ""  # the network's, where it is not the canvas's own: fp64 has to be there
+    conditioned: bool = False  # does the network see the noise level?
+    alpha: Tensor = field(init=False)  # (B,) share of visible tokens at the present time
     chance: Tensor = field(init=False)  # (B, L) uniform numbers of this step, for positions
     token_chance: Tensor = field(init=False)  # (B, L) and for tokens
     nfe: Tensor = field(init=False)  # (B,) network passes of each row
@@ -56,6 +60,7 @@ class Canvas:
 
     def __post_init__(self) -> None:
         self.device = self.device or str(self.z.device)
+        self.alpha = torch.zeros(len(self.z), dtype=torch.float64, device=self.z.device)
         self.nfe = torch.zeros(len(self.z), dtype=torch.long)
         self.probability = torch.ones(self.z.shape, dtype=torch.float64)
         self._stale = torch.ones(len(self.z), dtype=torch.bool)
@@ -65,6 +70,12 @@ class Canvas:
         length = self.z.shape[1]
         both = self.random.uniform(2 * length).to(self.z.device)
         self.chance, self.token_chance = both.split(length, dim=1)
+
+    def tell(self, alpha: Tensor) -> None:
+        """Set the share of visible tokens, (B,), of which a conditioned network is told."""
+        if self.conditioned:
+            self._stale |= (alpha != self.alpha).cpu()
+        self.alpha = alpha
 
     def focus(self, block: slice, window: slice) -> None:
         """From here on only `block` is written, seen through `window`."""
@@ -78,6 +89,11 @@ class Canvas:
         inside = torch.zeros_like(self.frozen)
         inside[:, self.block] = True
         return inside & ~self.frozen
+
+    @property
+    def shown(self) -> Tensor:
+        """(B,) the share of the window that is not masked."""
+        return (self.z[:, self.window] != self.mask).double().mean(dim=1)
 
     @property
     def open(self) -> Tensor:
@@ -104,8 +120,14 @@ class Canvas:
         self._stale &= ~wanted
 
     def states(self, rows: Tensor) -> States:
-        """Pass these rows, (N,), seen through the window."""
-        return self.model(self.z[rows][:, self.window].to(self.device))
+        """Pass these rows, (n,), seen through the window."""
+        seen = self.z[rows][:, self.window].to(self.device)
+        return self.model(seen, Context(sigma=self.sigma(rows)))
+
+    def sigma(self, rows: Tensor) -> Tensor | None:
+        """The noise level of some rows, (n,), where the network sees it."""
+        level = noise_level(self.alpha[rows].float())
+        return level.to(self.device) if self.conditioned else None
 
     def _keep(self, store: Tensor | None, rows: Tensor, h: Tensor) -> Tensor:
         h = h.to(self.z.device)
@@ -189,6 +211,14 @@ class Policy:
         alpha_t, alpha_s = self.schedule.alpha(torch.tensor([t, s], dtype=torch.float64)).tolist()
         return alpha_t, 1.0 if s == 0 else alpha_s
 
+    def transition(self, t: float, s: float) -> Transition:
+        """The reverse step from t to s."""
+        return Transition.of(*self.alphas(t, s))
+
+    def visible(self, canvas: Canvas, t: float, s: float) -> Tensor:
+        """(B,) the share alpha_t of visible tokens, of which a conditioned network is told."""
+        return torch.full_like(canvas.alpha, self.alphas(t, s)[0])
+
 
 def find_policy(name: str) -> type[Policy]:
     """A registered policy, or a user's, module:Class, where that is allowed."""
@@ -196,22 +226,6 @@ def find_policy(name: str) -> type[Policy]:
     if not (isinstance(kind, type) and issubclass(kind, Policy) and is_dataclass(kind)):
         raise UserError(f"the sampler '{name}' must be a dataclass that is a Policy, found {kind}")
     return kind
-
-
-def unmasking(alpha_t: float, alpha_s: float, sigma: float = 0.0) -> float:
-    """Probability with which a masked position is written from t to s, at most 1,
-
-        (alpha_s - (1 - sigma) alpha_t) / (1 - alpha_t).
-
-    Where alpha_t is 1 to the last bit no position should be masked, so all that are get written.
-
-    Example:
-        >>> unmasking(0.5, 0.75), unmasking(1.0, 1.0)
-        (0.5, 1.0)
-    """
-    if alpha_t >= 1:
-        return 1.0
-    return min(1.0, (alpha_s - (1 - sigma) * alpha_t) / (1 - alpha_t))
 
 
 def make_policy(name: str, schedule: Schedule, options: dict[str, Any] | None = None) -> Policy:
@@ -246,6 +260,7 @@ def run(canvas: Canvas, policy: Policy, steps: int, watch: Watch | None = None) 
         watch(0, canvas)
     for number, (t, s) in enumerate(policy.times(canvas, steps), 1):
         canvas.next_step()
+        canvas.tell(policy.visible(canvas, t, s))
         policy.step(canvas, t, s)
         if watch:
             watch(number, canvas)

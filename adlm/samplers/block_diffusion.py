@@ -39,17 +39,21 @@ class BlockCanvas(Canvas):
         self.memory = self.model.new_cache()
 
     def enter(self, low: int, high: int) -> None:
-        """Turn to a block."""
+        """Turn to a block, in which the time runs from 1 to 0 anew."""
+        self.alpha = torch.zeros_like(self.alpha)
         self.focus(slice(low, high), slice(low if self.cached else 0, high))
 
     def states(self, rows: Tensor) -> States:
         """Pass the block; nothing of it is remembered."""
-        if not self.cached:
-            return super().states(rows)
-        every = len(rows) == len(self.z)
-        memory = self.memory.select(None if every else rows.to(self.device))
-        seen = self.z[rows][:, self.window].to(self.device)
-        return self.model(seen, Context(cache=memory))
+        seen, sigma = self.z[rows][:, self.window].to(self.device), self.sigma(rows)
+        if self.cached:
+            every = len(rows) == len(self.z)
+            memory = self.memory.select(None if every else rows.to(self.device))
+            return self.model(seen, Context(sigma=sigma, cache=memory))
+        if sigma is not None:  # what is before the block is clean
+            place = torch.arange(seen.shape[1], device=self.device)
+            sigma = sigma[:, None] * (place >= self.block.start)
+        return self.model(seen, Context(sigma=sigma))
 
     def remember(self, end: int) -> None:
         """Have the keys and values of all positions before `end`, which are final."""
@@ -78,6 +82,9 @@ class EachBlock(Policy):
             if canvas.open.any():
                 canvas.remember(low)
                 yield from self.inner.times(canvas, max(1, round(steps * (high - low) / length)))
+
+    def visible(self, canvas: Canvas, t: float, s: float) -> Tensor:
+        return self.inner.visible(canvas, t, s)
 
     def step(self, canvas: Canvas, t: float, s: float) -> None:
         self.inner.step(canvas, t, s)

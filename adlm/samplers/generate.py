@@ -137,8 +137,6 @@ def generate(
     if length > most and not moving:
         longer = "" if sampler == "causal" else " (the sampler blocks writes longer texts)"
         raise UserError(f"the text is to have {length} tokens, and only {most} fit{longer}")
-    if config.process.conditioned:
-        raise UserError("sampling from models that see the noise level is not supported")
     policy = None
     if sampler != "causal":
         schedule = make_schedule(config.process.schedule)
@@ -159,10 +157,9 @@ def generate(
         z = z.to(devices.wide(device))
         random = RowRandom(settings.seed, rows)
         fixed = z != vocab.mask
+        how = (settings.draw, random, settings.precision, device, config.process.conditioned)
         kind = BlockCanvas if in_blocks(config) else Canvas
-        canvas = kind(
-            z, fixed, vocab.mask, model.eval(), settings.draw, random, settings.precision, device
-        )
+        canvas = kind(z, fixed, vocab.mask, model.eval(), *how)
         with devices.autocast(settings.precision, device):  # weights are rounded once
             if policy is None:
                 run_causal(canvas, vocab.bos, watch)

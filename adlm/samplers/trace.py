@@ -17,6 +17,8 @@ from adlm.models.denoiser import Denoiser
 from adlm.nn.blocks import BlockLayout
 from adlm.nn.context import Context
 from adlm.process.anchors import Anchors
+from adlm.process.mask import forbid_mask
+from adlm.process.reverse import noise_level
 from adlm.samplers.base import Canvas
 
 RARE = 0.3  # share of all tokens that the rarest ones make up
@@ -88,7 +90,8 @@ class Trace:
             if chosen.float().mean() <= 0.5:
                 return
         rare = Anchors(AnchorConfig(rule="corpus", share=RARE), self.vocab)
-        self.anchors = rare(x, every, expected(model, x, self.vocab.mask)).numpy()
+        told = noise_level(torch.zeros(1)) if config.process.conditioned else None
+        self.anchors = rare(x, every, expected(model, x, self.vocab.mask, told)).numpy()
         self.rule = f"anchor: the rarest {RARE:.0%} of what the model writes"
         if not own:
             self.rule += f" (its own rule is code outside adlm: --use {name})"
@@ -121,17 +124,17 @@ class Trace:
 
 
 @torch.no_grad()
-def expected(model: Denoiser, x: Tensor, mask: int) -> CorpusCounts:
+def expected(model: Denoiser, x: Tensor, mask: int, sigma: Tensor | None = None) -> CorpusCounts:
     """How often the model expects each token on a blank page.
 
     A causal one is asked after the texts, block diffusion for a blank block after them.
     """
     z = x if model.causal else torch.full_like(x if model.block else x[:1], mask)
-    layout = model.own_layout()
+    layout, device = model.own_layout(), model.embed.weight.device
     if isinstance(layout, BlockLayout):
         z, layout = torch.cat((z, x), dim=1), replace(layout, paired=True)
-    place = model.embed.weight.device
-    logits = model.logits(z.to(place), Context(layout))[:, : x.shape[1]].float()
-    logits[..., mask] = -torch.inf
+    context = Context(layout, None if sigma is None else sigma.to(device))
+    logits = model.logits(z.to(device), context)[:, : x.shape[1]]
+    logits = forbid_mask(logits.float(), mask)
     share = logits.softmax(-1).mean(dim=(0, 1)).cpu().double()  # (V,)
     return CorpusCounts(share, share, torch.tensor(1.0, dtype=torch.float64))

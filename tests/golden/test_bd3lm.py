@@ -18,7 +18,7 @@ from adlm.nn.config import TrunkConfig
 from adlm.nn.context import Context
 from adlm.objectives.base import make_objective
 from adlm.objectives.subs import zero_masking
-from adlm.samplers.base import unmasking
+from adlm.process.reverse import Transition
 from adlm.types import Batch, Noise, View
 
 HOME = Path(__file__).parents[3] / "shared" / "golden" / "bd3lm"
@@ -151,7 +151,7 @@ def test_probabilities_of_a_step(model, expected):
     context = expected["step_context"]
     before, block = context[:, :4], context[:, 4:]
     logits = model.logits(torch.cat((before, block), dim=1), Context(BlockLayout(block=4)))[:, 4:]
-    write = unmasking(1 - t, 1 - s)
+    write = Transition.of(1 - t, 1 - s).unmask().item()
     p = write * zero_masking(logits, MASK).exp()
     p[..., MASK] = 1 - write
     wanted = expected["step_probs"]

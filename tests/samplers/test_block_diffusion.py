@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from adlm.samplers.base import make_policy, run
 from adlm.samplers.block_diffusion import BlockCanvas, EachBlock
 from adlm.samplers.categorical import Draw
 from adlm.samplers.random import RowRandom
-from adlm.theory.enumerate import MASK, Table, distribution
+from adlm.theory.enumerate import MASK, TabularPair, distribution
 from tests.samplers.tables import LIMITS, PLAIN, chi_square, random_order
 
 SMALL = ModelConfig(width=8, blocks=2, heads=2, conv=3)
@@ -30,11 +31,14 @@ def network(length: int, block: int, anchored: bool = False) -> Denoiser:
     if anchored:
         shape = ModelConfig(width=8, blocks=1, heads=2, conv=3, anchor_blocks=1)
         config = Config("adlm-bd3lm", config.data, shape, config.process)
+    return random_weights(build_model(config, V))
+
+
+def random_weights(model: Denoiser) -> Denoiser:
     torch.manual_seed(0)
-    made = build_model(config, V).double()
-    for parameter in made.parameters():
+    for parameter in model.double().parameters():
         torch.nn.init.normal_(parameter, std=0.5)
-    return made.eval()
+    return model.eval()
 
 
 def write(
@@ -43,22 +47,22 @@ def write(
     sampler: str,
     rows: int,
     steps: int | None = None,
-    cached: bool = True,
+    **how: bool,
 ) -> BlockCanvas:
     z = torch.tensor([template]).expand(rows, -1).clone()
-    made = BlockCanvas(z, z != MASK, MASK, model, Draw(), RowRandom(3, range(rows)), cached=cached)
+    made = BlockCanvas(z, z != MASK, MASK, model, Draw(), RowRandom(3, range(rows)), **how)
     policy = EachBlock(SCHEDULE, make_policy(sampler, SCHEDULE))
     run(made, policy, steps or len(template))
     return made
 
 
-def inside(model: Denoiser, before: tuple[int, ...], block: int) -> Table:
+def inside(model: Denoiser, before: tuple[int, ...], block: int) -> TabularPair:
     """What the network says of every state of the block after a clean prefix."""
     states = list(itertools.product(range(V), repeat=block))
     rows = torch.tensor([(*before, *z) for z in states])
     with torch.no_grad():
         log_p = zero_masking(model.logits(rows)[:, len(before) :], MASK)[..., :MASK].numpy()
-    table = Table(np.zeros_like(log_p), np.zeros_like(log_p), block)
+    table = TabularPair(np.zeros_like(log_p), np.zeros_like(log_p), block)
     for z, known in zip(states, log_p, strict=True):
         table.log_x[table.index(z)] = known
     return table
@@ -106,6 +110,19 @@ def test_an_anchored_network_remembers_in_both_its_trunks(sampler):
     model = network(8, 2, anchored=True)
     with_memory, without = (write(model, [MASK] * 8, sampler, 6, cached=c) for c in (True, False))
     assert torch.equal(with_memory.z, without.z)
+
+
+@pytest.mark.parametrize("sampler", ["ancestral", "first-hitting"])
+def test_a_network_that_sees_the_noise_level_is_told_that_of_the_block(sampler):
+    """Clean blocks have none: what is remembered is what a whole pass says of them."""
+    process = ProcessConfig(block=4, masking="bernoulli", conditioned=True)
+    config = Config("bd3lm", DataConfig(length=8), replace(SMALL, time=4), process)
+    model = random_weights(build_model(config, V))
+    with_memory, without = (
+        write(model, [MASK] * 8, sampler, 6, cached=c, conditioned=True) for c in (True, False)
+    )
+    assert torch.equal(with_memory.z, without.z)
+    torch.testing.assert_close(with_memory.probability, without.probability, atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("given", [1, 2, 3])
