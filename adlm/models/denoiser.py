@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor, nn
 
 from adlm.nn.blocks import BlockLayout
@@ -81,6 +82,16 @@ class Denoiser(nn.Module):
         if self.block:
             return BlockLayout(segment=segment, block=self.block, window=self.window)
         return Layout(self.causal, segment)
+
+    def shown(self, z: Tensor, x: Tensor, segment: Tensor | None = None) -> tuple[Tensor, Layout]:
+        """Return the input and layout that score z: (B, L), of clean tokens x: (B, L).
+
+        That is z itself, and [z ; x] in block diffusion, whose states begin with those of z.
+        """
+        layout = self.own_layout(segment)
+        if isinstance(layout, BlockLayout):
+            return torch.cat((z, x), dim=1), replace(layout, paired=True)
+        return z, layout
 
     def logits(self, z: Tensor, context: Context = Context()) -> Tensor:
         """Raw logits: (B, L, V), or (N, V) where only some positions are wanted."""

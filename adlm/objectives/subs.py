@@ -3,8 +3,8 @@
     zero-masking:  p(x^l = m) = 0           the denoiser never predicts the mask
     carry-over:    p(x^l = z^l) = 1         where z^l is not the mask, it stays as it is
 
-Zero-masking is `forbid_mask` everywhere; here it is as log-probabilities. Carry-over needs no array:
-objectives score, and samplers write, masked positions only.
+Zero-masking is `forbid_mask` everywhere; here it is as log-probabilities. Carry-over needs no
+array: objectives score, and samplers write, masked positions only.
 """
 
 from __future__ import annotations

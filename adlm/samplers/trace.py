@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,6 @@ from adlm.config import AnchorConfig, Config
 from adlm.data.counts import CorpusCounts
 from adlm.data.vocab import Vocab
 from adlm.models.denoiser import Denoiser
-from adlm.nn.blocks import BlockLayout
 from adlm.nn.context import Context
 from adlm.process.anchors import Anchors
 from adlm.process.mask import forbid_mask
@@ -130,11 +129,10 @@ def expected(model: Denoiser, x: Tensor, mask: int, sigma: Tensor | None = None)
     A causal one is asked after the texts, block diffusion for a blank block after them.
     """
     z = x if model.causal else torch.full_like(x if model.block else x[:1], mask)
-    layout, device = model.own_layout(), model.embed.weight.device
-    if isinstance(layout, BlockLayout):
-        z, layout = torch.cat((z, x), dim=1), replace(layout, paired=True)
+    device = model.embed.weight.device
+    seen, layout = model.shown(z, x)
     context = Context(layout, None if sigma is None else sigma.to(device))
-    logits = model.logits(z.to(device), context)[:, : x.shape[1]]
+    logits = model.logits(seen.to(device), context)[:, : x.shape[1]]
     logits = forbid_mask(logits.float(), mask)
     share = logits.softmax(-1).mean(dim=(0, 1)).cpu().double()  # (V,)
     return CorpusCounts(share, share, torch.tensor(1.0, dtype=torch.float64))
