@@ -134,7 +134,7 @@ class Model:
             device=self.device,
             quiet=True,
         )
-        if length == "coded" and not objective.causal:
+        if length == "coded" and not objective.exact:
             found = found.plus(length_nats(rows, found.index, self.lengths))
         return np.bincount(rows.document, found.nats.mean(axis=1), minlength=len(texts))
 

@@ -31,6 +31,7 @@ COMMANDS = {
     "eval efficiency": "what generation costs, and the quality it buys",
     "eval harness": "tasks of the lm-evaluation-harness",
     "eval humaneval": "write and infill HumanEval programs, run their tests",
+    "eval interval": "the times on which block diffusion learns with least noise",
     "eval suite": "all of these on several runs, and one report",
     "report": "one page of runs and result files",
     "sample": "generate texts from a checkpoint",

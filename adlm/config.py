@@ -92,6 +92,8 @@ class ProcessConfig:
         eps: Smallest time that bernoulli masking draws; the training's own figure is then no bound.
         conditioned: Let the denoiser see the noise level (needs model.time).
         remask: Remasking probability sigma_t in the bound with discrete steps.
+        block: Tokens in a block of block diffusion (bd3lm); it must divide data.length.
+        clip: The interval from which block diffusion's training draws its times.
     """
 
     schedule: str = "log-linear"
@@ -102,11 +104,16 @@ class ProcessConfig:
     eps: float = 0.0
     conditioned: bool = False
     remask: float = 0.0
+    block: int = 4
+    clip: tuple[float, float] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
         check(0 <= self.remask <= 1, "process.remask", self.remask, "in [0, 1]")
         check_sizes(self, "process.", 0, steps=10**9)
         check(0 <= self.eps < 1, "process.eps", self.eps, "in [0, 1)")
+        check(self.block >= 1, "process.block", self.block, "at least 1")
+        rising = len(self.clip) == 2 and 0 <= self.clip[0] <= self.clip[1] <= 1 and self.clip[1] > 0
+        check(rising, "process.clip", self.clip, "two numbers in [0, 1], the larger one last")
 
 
 @dataclass(frozen=True)
@@ -238,7 +245,8 @@ class Config:
     """Everything that determines a run.
 
     Attributes:
-        objective: What is trained: ar, mdlm, or with an anchor network a2r, adlm.
+        objective: What is trained: ar, mdlm, bd3lm, or with an anchor network a2r, adlm,
+            adlm-bd3lm.
         data: What is read.
         model: The network.
         process: The forward process.

@@ -38,7 +38,7 @@ class Batch:
 class Noise:
     """The randomness of one step, drawn for the global batch so that no split of it matters."""
 
-    t: Tensor  # (B,) times in (0, 1]
+    t: Tensor  # (B,) times in (0, 1], or (B, blocks)
     u: Tensor  # (B, L) uniform in [0, 1)
     shift: Tensor | None = None  # (B,) uniform in [0, 1): which positions a thinned loss takes
 

@@ -29,6 +29,7 @@ from adlm.progress import console
 from adlm.registry import register
 from adlm.results import Result
 from adlm.samplers import template
+from adlm.samplers.generate import in_blocks
 from adlm.system import peak_memory_mib
 from adlm.viz.page import Section
 from adlm.viz.plots import Line, curves, png
@@ -252,15 +253,14 @@ def cost(case: Case) -> tuple[CaseCost, Texts]:
 def flops(config: Config, vocab: int, length: int, passes: float, heads: float) -> float:
     """FLOPs of one text of `length` tokens with so many passes and head positions.
 
-    A diffusion pass is all positions; a causal one a single position that sees half of the text on
-    average.
+    A diffusion pass is all positions; a causal one a single position, and one of block diffusion a
+    block, that sees half of the text on average.
     """
-    seen = max(1, length // 2) if is_causal(config) else length
+    at_once = 1 if is_causal(config) else config.process.block if in_blocks(config) else length
+    seen = max(1, length // 2) if at_once < length else length
     shaped = replace(config, data=replace(config.data, length=max(2, seen)))
-    positions = passes if is_causal(config) else passes * length
-    return (
-        positions * flops_per_token(shaped, vocab, 0.0) + heads * 2.0 * config.model.width * vocab
-    )
+    a_position = flops_per_token(shaped, vocab, 0.0, shown=1)
+    return passes * at_once * a_position + heads * 2.0 * config.model.width * vocab
 
 
 def peak_memory(device: str) -> float | None:

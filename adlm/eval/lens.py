@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from adlm.data.counts import CorpusCounts
@@ -20,7 +21,6 @@ from adlm.eval.damage import Damaged
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
 from adlm.nn.context import Context
-from adlm.nn.layout import Layout
 from adlm.objectives.subs import log_probabilities
 from adlm.process.anchors import Anchors
 from adlm.process.mask import forbid_mask
@@ -114,10 +114,12 @@ def segments(batch: Batch) -> Tensor:
 
 
 def states(
-    name: str, model: Denoiser, z: Tensor, segment: Tensor, at: Tensor
+    name: str, model: Denoiser, z: Tensor, x: Tensor, segment: Tensor, at: Tensor
 ) -> Iterator[tuple[str, Tensor, nn.Linear]]:
-    """(network, (N, D) states, their head) at the positions `at`."""
-    found = model(z, Context(Layout(model.causal, segment), wanted=at))
+    """(network, (N, D) states, their head) at the positions `at` of z; x are the clean tokens."""
+    seen, layout = model.shown(z, x, segment)
+    at = F.pad(at, (0, seen.shape[1] - at.shape[1]))
+    found = model(seen, Context(layout, wanted=at))
     if isinstance(model, Anchored) and found.anchor is not None:
         yield "anchor network", found.anchor[at], model.anchor_head
     yield name, found.denoiser, model.head
@@ -149,7 +151,7 @@ class Lens:
                 z, hidden = masked(batch, ratio, self.mask, generator)
                 anchors.append(self.rule(batch.x, batch.valid, self.table)[hidden])
                 target = batch.x[hidden].to(self.device)
-                given = [t.to(self.device) for t in (z, segments(batch), hidden)]
+                given = [t.to(self.device) for t in (z, batch.x, segments(batch), hidden)]
                 for name, model in models.items():
                     with autocast(self.precision, self.device):
                         for label, h, head in states(name, model, *given):
@@ -190,10 +192,10 @@ class Lens:
         right = total = 0
         for batch in self.batches:
             z, hidden = masked(batch, 0.5, self.mask, generator)
-            layout = Layout(model.causal, segments(batch).to(self.device))
-            model(z.to(self.device), Context(layout))
+            seen, layout = model.shown(z, batch.x, segments(batch).to(self.device))
+            model(seen.to(self.device), Context(layout))
             chosen = hidden & self.rule(batch.x, batch.valid, self.table)
-            states = bridge.seen[0][chosen.to(self.device)].float()
+            states = bridge.seen[0][:, : z.shape[1]][chosen.to(self.device)].float()
             logits = forbid_mask(model.anchor_head(states), self.mask)
             right += int((logits.argmax(dim=1).cpu() == batch.x[chosen]).sum())
             total += int(chosen.sum())

@@ -222,7 +222,7 @@ def describe(
     every = tokens == len(rows.store.tokens)
     share = tokens / len(rows.store.tokens)
     text_bytes = rows.store.text_bytes if every else round(rows.store.text_bytes * share)
-    given = rows.shows_ends and not objective.causal
+    given = rows.shows_ends and not objective.exact
     coded = None
     if given:
         whole = figures(found.plus(length_nats(rows, found.index, lengths)), text_bytes)

@@ -136,8 +136,15 @@ class Anchored(Denoiser):
         torch.Size([2, 5, 8])
     """
 
-    def __init__(self, vocab_size: int, config: ModelConfig, causal: bool, max_length: int = 1024):
-        super().__init__(vocab_size, config, causal, max_length, config.tied)
+    def __init__(
+        self,
+        vocab_size: int,
+        config: ModelConfig,
+        causal: bool,
+        max_length: int = 1024,
+        block: int = 0,
+    ):
+        super().__init__(vocab_size, config, causal, max_length, config.tied, block)
         self.anchor_trunk = Trunk(config, causal, max_length, config.anchor_blocks)
         self.anchor_head = nn.Linear(config.width, vocab_size)
         nn.init.normal_(self.anchor_head.weight, std=config.width**-0.5)

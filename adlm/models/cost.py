@@ -26,23 +26,33 @@ def parameters(config: Config, vocab_size: int) -> int:
 
 
 def flops_per_token(
-    config: Config, vocab_size: int, head_share: float = 1.0, last_share: float = 1.0
+    config: Config,
+    vocab_size: int,
+    head_share: float = 1.0,
+    last_share: float = 1.0,
+    shown: int | None = None,
 ) -> float:
     """FLOPs of a forward pass for one token; training takes three times as many.
 
     Counts matrix products and attention; `head_share` is the share of positions at which the
     vocabulary head is needed (about one half for masked diffusion), `last_share` of those that go
     through the last block's second half (in training, as many). An anchored model's folded bridge
-    is one D x D map; softmax and embedding go through the vocabulary at every position.
+    is one D x D map; softmax and embedding go through the vocabulary at every position. Block
+    diffusion is `shown` a row twice when it is scored: 2 L positions, each attends to 2 L.
     """
-    m = config.model
-    per_block = (4 + 2 * m.mlp) * m.width**2 + 2 * m.width * config.data.length
-    total = (m.blocks + m.anchor_blocks) * per_block + head_share * m.width * vocab_size
-    total -= (1 - last_share) * (1 + 2 * m.mlp) * m.width**2
+    m, shown = config.model, shown or positions(config)
+    per_block = (4 + 2 * m.mlp) * m.width**2 + 2 * m.width * shown * config.data.length
+    total = shown * (m.blocks + m.anchor_blocks) * per_block + head_share * m.width * vocab_size
+    total -= (shown - last_share) * (1 + 2 * m.mlp) * m.width**2
     if m.anchor_blocks:
         through = m.bridge in ("softmax", "embedding")
-        total += 2 * m.width * vocab_size if through else m.width**2
+        total += shown * (2 * m.width * vocab_size if through else m.width**2)
     return 2.0 * total
+
+
+def positions(config: Config) -> int:
+    """How many positions a network is shown for each token that is scored."""
+    return 2 if registry.lookup("objective", config.objective).in_blocks else 1
 
 
 def training_flops(config: Config, vocab_size: int) -> float:
@@ -77,9 +87,8 @@ def step_memory(config: Config, vocab_size: int, world: int = 1) -> int:
     copies = 2 + moments + (1 if config.optim.ema else 0)
     rows = -(-config.train.batch // world)
     rows = min(rows, config.train.micro or rows)
-    kept = (
-        (16 + 2 * m.mlp) * m.width * (m.blocks + m.anchor_blocks) * 4
-    )  # activations of a token, fp32
+    kept = (16 + 2 * m.mlp) * m.width * (m.blocks + m.anchor_blocks) * 4  # of a position, fp32
+    kept *= positions(config)
     logits = (1 << 25) * 4 * 2
     return 4 * copies * parameters(config, vocab_size) + rows * length * kept + logits
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor, nn
 
+from adlm.nn.blocks import BlockLayout
 from adlm.nn.cache import Cache
 from adlm.nn.config import TrunkConfig
 from adlm.nn.context import Context
@@ -41,8 +43,10 @@ class Denoiser(nn.Module):
         causal: bool,
         max_length: int = 1024,
         tied: bool = False,
+        block: int = 0,
     ):
         super().__init__()
+        self.block, self.window = block, max_length  # of block diffusion; 0 = whole rows
         self.trunk = Trunk(trunk, causal, max_length)
         self.embed = nn.Embedding(vocab_size, trunk.width)
         self.head = nn.Linear(trunk.width, vocab_size)
@@ -57,7 +61,7 @@ class Denoiser(nn.Module):
         return self.trunk.causal
 
     def new_cache(self) -> Cache:
-        """An empty memory for causal decoding."""
+        """An empty memory for decoding."""
         return Cache.empty(sum(t.depth for t in self.modules() if isinstance(t, Trunk)))
 
     def forward(self, z: Tensor, context: Context = Context()) -> States:
@@ -71,7 +75,23 @@ class Denoiser(nn.Module):
 
     def layout(self, context: Context) -> Layout:
         """The layout of a pass: the model's own where none is given."""
-        return context.layout or Layout(self.causal)
+        return context.layout or self.own_layout()
+
+    def own_layout(self, segment: Tensor | None = None) -> Layout:
+        """What positions see in a model of whole rows, of tokens in turn, or of blocks in turn."""
+        if self.block:
+            return BlockLayout(segment=segment, block=self.block, window=self.window)
+        return Layout(self.causal, segment)
+
+    def shown(self, z: Tensor, x: Tensor, segment: Tensor | None = None) -> tuple[Tensor, Layout]:
+        """Return the input and layout that score z: (B, L), of clean tokens x: (B, L).
+
+        That is z itself, and [z ; x] in block diffusion, whose states begin with those of z.
+        """
+        layout = self.own_layout(segment)
+        if isinstance(layout, BlockLayout):
+            return torch.cat((z, x), dim=1), replace(layout, paired=True)
+        return z, layout
 
     def logits(self, z: Tensor, context: Context = Context()) -> Tensor:
         """Raw logits: (B, L, V), or (N, V) where only some positions are wanted."""

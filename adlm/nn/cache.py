@@ -1,4 +1,8 @@
-"""What a causal trunk remembers between calls: keys, values and the short convolution's inputs."""
+"""What a trunk remembers between calls: keys, values and the short convolution's inputs.
+
+A causal trunk remembers every position. In block diffusion a block is shown many times while it is
+written (to a `select`ed copy, which is thrown away) and remembered when it is clean.
+"""
 
 from __future__ import annotations
 
@@ -41,6 +45,28 @@ class Cache:
     @classmethod
     def empty(cls, blocks: int) -> Cache:
         return cls([BlockCache() for _ in range(blocks)])
+
+    def select(self, rows: Tensor | None = None) -> Cache:
+        """A copy for these rows, (N,), or all: what it is shown later is not remembered here."""
+
+        def pick(kept: Tensor | None) -> Tensor | None:
+            return kept if kept is None or rows is None else kept.index_select(0, rows)
+
+        blocks = [BlockCache(pick(b.k), pick(b.v), pick(b.tail)) for b in self.blocks]
+        return Cache(blocks, self.length)
+
+    def forget(self, keep: int) -> None:
+        """Forget the keys and values of all positions but the last `keep`."""
+        for block in self.blocks:
+            if block.k is not None and block.v is not None:
+                first = max(0, block.k.shape[2] - keep)
+                block.k, block.v = block.k[:, :, first:], block.v[:, :, first:]
+
+    @property
+    def kept(self) -> int:
+        """How many positions have keys and values here."""
+        k = self.blocks[0].k if self.blocks else None
+        return 0 if k is None else k.shape[2]
 
     def split(self, first: int) -> tuple[Cache, Cache]:
         """Views of the first blocks and of the rest, for two trunks in a row."""

@@ -9,7 +9,6 @@ discover "my neighbour" by itself. This hands it the neighbours and shortens tha
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from adlm.nn.layout import Layout
@@ -26,17 +25,7 @@ class ShortConv(nn.Module):
 
     def forward(self, x: Tensor, layout: Layout, past: Tensor | None = None) -> Tensor:
         """x: (B, L, D); past: (B, taps - 1, D) inputs before x, when decoding causally."""
-        length = x.shape[1]
-        ahead = -self.offsets[0]
-        behind = self.offsets[-1]
-        padded = F.pad(x, (0, 0, behind, ahead))  # (B, behind + L + ahead, D)
-        if past is not None and behind:
-            padded = torch.cat((past, padded[:, behind:]), dim=1)
         out = x
-        for weight, offset in zip(self.weight, self.offsets, strict=True):
-            tap = padded[:, behind - offset : behind - offset + length]  # (B, L, D)
-            same = layout.same_segment(offset, length)
-            if same is not None:
-                tap = tap * same
+        for weight, tap in zip(self.weight, layout.neighbours(x, self.offsets, past), strict=True):
             out = out + weight * tap
         return out

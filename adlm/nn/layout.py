@@ -6,9 +6,11 @@ Padding is a segment of its own (-1), so it can never change what a real token s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -24,13 +26,16 @@ class Layout:
     causal: bool
     segment: Tensor | None = None  # (B, P) segment number, -1 = padding; None = one full segment
 
-    def mask(self, length: int) -> Tensor | None:
-        """(B, 1, L, P) bool: what the last L of P positions see (P > L when decoding with a cache).
+    def mask(self, length: int, past: int = 0, device: torch.device | None = None) -> Tensor | None:
+        """(B or 1, 1, L, P) bool: what L positions see of themselves and the `past` ones before.
 
         None where `causal` alone says it all.
         """
         if self.segment is None:
-            return None
+            if not (self.causal and past and length > 1):
+                return None
+            every = torch.ones(1, 1, length, past + length, dtype=torch.bool, device=device)
+            return every.tril(past)
         past = self.segment.shape[1] - length
         same = self.segment[:, None, past:, None] == self.segment[:, None, None, :]  # (B, 1, L, P)
         return same.tril(past) if self.causal else same
@@ -39,8 +44,21 @@ class Layout:
         """(B, L, 1) bool: do the last L positions l share their segments with l - offset?"""
         if self.segment is None:
             return None
-        moved = torch.roll(self.segment, offset, dims=1)  # (B, P); what wraps round is cut by conv
+        moved = torch.roll(self.segment, offset, dims=1)  # (B, P); what wraps round is cut by taps
         return (moved == self.segment)[:, -length:, None]
+
+    def neighbours(self, x: Tensor, offsets: range, past: Tensor | None = None) -> Iterator[Tensor]:
+        """For each offset, (B, L, D): x at l - offset, 0 where l does not see it.
+
+        past: (B, K, D) what came before x, when decoding.
+        """
+        for offset, tap in zip(offsets, taps(x, offsets, past), strict=True):
+            same = self.same_segment(offset, x.shape[1])
+            yield tap if same is None else tap * same
+
+    def turns(self, start: int, end: int, device: torch.device) -> slice | Tensor:
+        """Which rotary angles the positions start to end have."""
+        return slice(start, end)
 
     def places(self, start: int, end: int, device: torch.device) -> Tensor:
         """(L,) or (B, L) numbers of the positions start to end, counted without padding."""
@@ -48,3 +66,14 @@ class Layout:
             return torch.arange(start, end, device=device)
         real = (self.segment >= 0).cumsum(dim=1) - 1  # (B, P)
         return real.clamp(min=0)[:, start:end]
+
+
+def taps(x: Tensor, offsets: range, past: Tensor | None) -> Iterator[Tensor]:
+    """For each offset, (B, L, D): x at l - offset, 0 beyond its ends (or `past` before them)."""
+    length = x.shape[1]
+    ahead, behind = -offsets[0], offsets[-1]
+    padded = F.pad(x, (0, 0, behind, ahead))  # (B, behind + L + ahead, D)
+    if past is not None and behind:
+        padded = torch.cat((past[:, past.shape[1] - behind :], padded[:, behind:]), dim=1)
+    for offset in offsets:
+        yield padded[:, behind - offset : behind - offset + length]

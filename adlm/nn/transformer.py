@@ -99,13 +99,13 @@ class Trunk(nn.Module):
         end = start + h.shape[1]
         turn = None
         if self.positions is None:
-            seen = slice(start, end), None, None
+            self.reach(end)
+            seen = layout.turns(start, end, h.device), None, None
             turn = (self.cos[seen], self.sin[seen])  # each (L, 1, 1, d / 2)
         else:
             h = h + self.positions(layout.places(start, end, h.device))
-        mask = layout.mask(h.shape[1])
-        if mask is None and start and h.shape[1] > 1:  # several new positions after cached ones
-            mask = h.new_ones(h.shape[1], end, dtype=torch.bool).tril(start)
+        kept = cache.kept if cache is not None else 0
+        mask = layout.mask(h.shape[1], kept, h.device)
         c = self.condition(h, sigma)
         for i, block in enumerate(self.blocks):
             memory = cache.blocks[i] if cache is not None else None
@@ -115,6 +115,12 @@ class Trunk(nn.Module):
         if not finish:
             return h
         return self.finish(h, c, at, end - start)
+
+    def reach(self, end: int) -> None:
+        """Have rotary angles for positions up to `end`, beyond the trained length too."""
+        if end > len(self.cos):
+            cos, sin = angles(2 * end, self.cfg.width // self.cfg.heads)
+            self.cos, self.sin = cos.to(self.cos), sin.to(self.sin)
 
     def condition(self, h: Tensor, sigma: Tensor | None) -> Tensor | None:
         """(B, time) or (B, L, time) embedding of the noise level."""

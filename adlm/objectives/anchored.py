@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import cached_property
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from adlm.config import Config
@@ -25,6 +26,7 @@ from adlm.models.denoiser import Denoiser
 from adlm.nn.linear_ce import linear_cross_entropy
 from adlm.objectives.ar import Autoregressive
 from adlm.objectives.base import Objective
+from adlm.objectives.bd3lm import BlockDiffusion
 from adlm.objectives.mdlm import MaskedDiffusion
 from adlm.process.anchors import Anchors
 from adlm.registry import register
@@ -44,7 +46,8 @@ class AnchoredObjective(Objective):
             )
         super().__init__(config, vocab)
         self.base = self.base_class(config, vocab)
-        self.estimator, self.bound = self.base.estimator, self.base.bound
+        self.estimator = self.base.estimator
+        self.bound, self.exact = self.base.bound, self.base.exact
         self.config, self.vocab = config.anchor, vocab
 
     @cached_property
@@ -68,6 +71,9 @@ class AnchoredObjective(Objective):
         if progress < warmup:
             return gamma * progress / warmup
         return gamma * (until - progress) / (until - warmup) if self.config.fade else gamma
+
+    def clocks(self, length: int) -> int:
+        return self.base.clocks(length)
 
     def view(self, batch: Batch, noise: Noise | None) -> View:
         return self.base.view(batch, noise)
@@ -98,21 +104,22 @@ class AnchoredObjective(Objective):
         return linear_cross_entropy(h, head.weight, head.bias, x, view.scale, forbid)
 
     def supervised(self, batch: Batch, view: View) -> Tensor:
-        """(B, L) positions that the anchor loss is about."""
+        """(B, P) positions that the anchor loss is about: of a row shown twice, the noisy half."""
         place = wide(batch.x.device)
         if self.counts is not None and self.counts.tokens.device != place:
             self.counts = self.counts.to(place)  # once
-        chosen = self.anchors(batch.x, batch.valid, self.counts)
+        chosen = self.anchors(batch.x, batch.valid, self.counts)  # (B, L)
+        chosen = F.pad(chosen, (0, view.z.shape[1] - chosen.shape[1]))
         return chosen & view.wanted if self.config.positions == "masked" else chosen
 
     def thinned(self, chosen: Tensor, noise: Noise | None) -> Tensor:
-        """(B, L) those that it is taken at: of `every` neighbours one, a row's grid at random."""
+        """(B, P) those that it is taken at: of `every` neighbours one, a row's grid at random."""
         every = self.config.every
         if every == 1:
             return chosen
         assert noise is not None
         assert noise.shift is not None
-        place = torch.arange(chosen.shape[1], device=chosen.device)  # (L,)
+        place = torch.arange(chosen.shape[1], device=chosen.device)  # (P,)
         return chosen & (place % every == (noise.shift * every).long()[:, None])
 
 
@@ -122,6 +129,14 @@ class AnchoredDiffusion(AnchoredObjective):
 
     causal, exact = False, False
     base_class = MaskedDiffusion
+
+
+@register("objective", "adlm-bd3lm")
+class AnchoredBlockDiffusion(AnchoredObjective):
+    """An anchor network in front of block diffusion; both see a row as block diffusion does."""
+
+    causal, exact, in_blocks = False, False, True
+    base_class = BlockDiffusion
 
 
 @register("objective", "a2r")

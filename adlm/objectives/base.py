@@ -29,6 +29,7 @@ class Objective(ABC):
     """
 
     causal: bool  # which mask the trunk needs
+    in_blocks: bool = False  # or that of block diffusion: a row is shown twice, [z ; x]
     exact: bool  # is the score the NLL itself?
     bound: bool  # or at least an upper bound of it?
     estimator: str  # how the score is computed, in a few words
@@ -61,6 +62,10 @@ class Objective(ABC):
         states = model(view.z, replace(view.context, wanted=view.wanted))
         bound, nats = self.loss(states.denoiser, model.head, view)
         return Score(bound, view.by_row(nats))
+
+    def clocks(self, length: int) -> int:
+        """How many times a row has that are drawn apart: one, or one for each block."""
+        return 1
 
     def gamma(self, progress: float) -> float:
         """Weight of the anchor loss when a share `progress` of the training is done."""

@@ -118,12 +118,14 @@ def evaluator(config: Config, vocab: Vocab) -> Objective:
     return make_objective(replace(config, process=process), vocab)
 
 
-def row_noise(seed: int, row: int, draws: int, length: int) -> Noise:
-    """The noise of all draws of one row: t: (M,), u: (M, L)."""
+def row_noise(seed: int, row: int, draws: int, length: int, clocks: int = 1) -> Noise:
+    """The noise of all draws of one row: t: (M,), or (M, clocks) of several; u: (M, L)."""
     bits = np.random.Generator(np.random.Philox(key=[seed, row]))
-    numbers = bits.random((draws, 1 + length), dtype=np.float32)
-    t = (np.arange(draws, dtype=np.float32) + 1 - numbers[:, 0]) / draws  # in (0, 1]
-    return Noise(torch.from_numpy(t), torch.from_numpy(numbers[:, 1:].copy()))
+    numbers = bits.random((draws, clocks + length), dtype=np.float32)
+    stratum = np.arange(draws, dtype=np.float32)[:, None]
+    t = torch.from_numpy((stratum + 1 - numbers[:, :clocks]) / draws)  # in (0, 1]
+    u = torch.from_numpy(numbers[:, clocks:].copy())
+    return Noise(t[:, 0] if clocks == 1 else t, u)
 
 
 @torch.no_grad()
@@ -141,6 +143,7 @@ def score(
 ) -> Likelihood:
     """Score the rows `index`: (R,)."""
     draws = 1 if objective.exact else draws
+    clocks = objective.clocks(rows.length)
     nats = np.zeros((len(index), draws))
     model.eval()
     with (
@@ -153,7 +156,7 @@ def score(
             made = (
                 []
                 if objective.exact
-                else [row_noise(seed, int(r), draws, rows.length) for r in part]
+                else [row_noise(seed, int(r), draws, rows.length, clocks) for r in part]
             )
             for draw in range(draws):
                 noise = None

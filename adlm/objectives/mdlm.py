@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from adlm import registry
 from adlm.config import Config
@@ -79,7 +80,7 @@ class MaskedDiffusion(Objective):
         t = self.times(torch.rand(rows, generator=generator))
         return Noise(t, torch.rand(rows, length, generator=generator))
 
-    def corrupt(self, batch: Batch, noise: Noise) -> tuple[Noised, torch.Tensor]:
+    def corrupt(self, batch: Batch, noise: Noise) -> tuple[Noised, Tensor]:
         """z_t with its weight, and the time of each row: (B,)."""
         x, valid = batch.x, batch.valid
         if self.steps:
@@ -93,15 +94,20 @@ class MaskedDiffusion(Objective):
         assert noise is not None
         noised, t = self.corrupt(batch, noise)
         sigma = noise_level(self.schedule.alpha(t)) if self.conditioned else None
-        segment = batch.segment
-        if segment is None and not bool(batch.valid.all()):
-            segment = torch.where(batch.valid, 0, -1)
-        context = Context(Layout(self.causal, segment), sigma)
+        context = Context(Layout(self.causal, segments(batch)), sigma)
         weight = self.weight(noised.weight)
         return View(noised.z, batch.x, noised.masked, weight, t, context)
+
+
+def segments(batch: Batch) -> Tensor | None:
+    """(B, L) which positions see each other, padding apart; None where all do."""
+    if batch.segment is None and not bool(batch.valid.all()):
+        return torch.where(batch.valid, 0, -1)
+    return batch.segment
 
 
 def of_bound(config: Config) -> Config:
     """The configuration whose loss is the bound itself, whatever is minimised in training."""
     times = config.process.times if make_times(config.process.times).even else "stratified"
-    return replace(config, process=replace(config.process, times=times, weight="bound"))
+    process = replace(config.process, times=times, weight="bound", clip=(0.0, 1.0))
+    return replace(config, process=process)

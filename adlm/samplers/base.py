@@ -18,7 +18,7 @@ from adlm import device as devices
 from adlm import registry
 from adlm.errors import UserError
 from adlm.models.anchored import Anchored
-from adlm.models.denoiser import Denoiser
+from adlm.models.denoiser import Denoiser, States
 from adlm.nn.context import Context
 from adlm.process.reverse import Transition, noise_level
 from adlm.process.schedule import Schedule
@@ -111,14 +111,18 @@ class Canvas:
         if not wanted.any():
             return
         rows = wanted.nonzero()[:, 0].to(self.z.device)
-        seen = self.z[rows][:, self.window].to(self.device)
         with torch.no_grad(), devices.autocast(self.precision, self.device):
-            states = self.model(seen, Context(sigma=self.sigma(rows)))
+            states = self.states(rows)
         if states.anchor is not None:
             self._anchor = self._keep(self._anchor, rows, states.anchor)
         self._hidden = self._keep(self._hidden, rows, states.denoiser)
         self.nfe += wanted
         self._stale &= ~wanted
+
+    def states(self, rows: Tensor) -> States:
+        """Pass these rows, (n,), seen through the window."""
+        seen = self.z[rows][:, self.window].to(self.device)
+        return self.model(seen, Context(sigma=self.sigma(rows)))
 
     def sigma(self, rows: Tensor) -> Tensor | None:
         """The noise level of some rows, (n,), where the network sees it."""

@@ -16,6 +16,7 @@ from adlm.errors import UserError
 from adlm.models.denoiser import Denoiser
 from adlm.process.schedule import make_schedule
 from adlm.samplers.base import Canvas, Watch, find_policy, make_policy, run
+from adlm.samplers.block_diffusion import BlockCanvas, EachBlock
 from adlm.samplers.blocks import Blocks
 from adlm.samplers.categorical import Draw
 from adlm.samplers.causal import run_causal
@@ -29,10 +30,10 @@ class Settings:
 
     Attributes:
         n: How many.
-        sampler: causal for AR and A2R; for diffusion ancestral (the default), first-hitting,
-            remdm-cap, remdm-rescale, remdm-conf, remdm-loop, remdm-switch, forward-backward, dfm,
-            confidence, blocks, and with an anchor network anchor-first; or one of yours,
-            module:Class.
+        sampler: causal for AR and A2R; for diffusion ancestral (the default), first-hitting (that
+            of block diffusion, inside its blocks), remdm-cap, remdm-rescale, remdm-conf,
+            remdm-loop, remdm-switch, forward-backward, dfm, confidence, blocks, and with an anchor
+            network anchor-first; or one of yours, module:Class.
         steps: Denoising steps; one for each token by default.
         policy: The sampler's own options, such as --policy.eta 0.04; a wrong one lists them.
         draw: How a token is drawn.
@@ -93,9 +94,23 @@ def samplers_for(config: Config) -> list[str]:
     return [n for n in registry.names("sampler") if serves(n, config)]
 
 
+def in_blocks(config: Config) -> bool:
+    """Is it a checkpoint of block diffusion, which writes its own blocks?"""
+    return registry.lookup("objective", config.objective).in_blocks
+
+
 def serves(sampler: str, config: Config) -> bool:
     """Can a diffusion sampler write with this checkpoint?"""
+    if sampler == "blocks" and in_blocks(config):
+        return False
     return bool(config.model.anchor_blocks) or not find_policy(sampler).needs_anchors
+
+
+def usual(config: Config) -> str:
+    """The sampler that is taken where none is named."""
+    if registry.lookup("objective", config.objective).causal:
+        return "causal"
+    return "first-hitting" if in_blocks(config) else "ancestral"
 
 
 def generate(
@@ -109,7 +124,7 @@ def generate(
 ) -> Samples:
     """Write the masks of a template: (L,) token ids. Row i is the same whatever n is."""
     known = samplers_for(config)
-    sampler = settings.sampler or ("causal" if "causal" in known else "ancestral")
+    sampler = settings.sampler or usual(config)
     own = "causal" not in known and registry.outside("sampler", sampler)
     if sampler not in known and not (own and serves(sampler, config)):
         raise UserError(
@@ -117,13 +132,16 @@ def generate(
             f"it has {', '.join(known)}"
         )
     length, most = len(template), config.data.length
-    if length > most and sampler != "blocks":
+    moving = sampler == "blocks" or (in_blocks(config) and config.model.positions == "rotary")
+    if length > most and not moving:
         longer = "" if sampler == "causal" else " (the sampler blocks writes longer texts)"
         raise UserError(f"the text is to have {length} tokens, and only {most} fit{longer}")
     policy = None
     if sampler != "causal":
         schedule = make_schedule(config.process.schedule)
         policy = make_policy(sampler, schedule, settings.policy)
+        if in_blocks(config):
+            policy = EachBlock(schedule, policy)
         if isinstance(policy, Blocks):
             policy = replace(policy, context=min(policy.context or most, most))
             if not serves(policy.inner, config):
@@ -139,7 +157,8 @@ def generate(
         random = RowRandom(settings.seed, rows)
         fixed = z != vocab.mask
         how = (settings.draw, random, settings.precision, device, config.process.conditioned)
-        canvas = Canvas(z, fixed, vocab.mask, model.eval(), *how)
+        kind = BlockCanvas if in_blocks(config) else Canvas
+        canvas = kind(z, fixed, vocab.mask, model.eval(), *how)
         with devices.autocast(settings.precision, device):  # weights are rounded once
             if policy is None:
                 run_causal(canvas, vocab.bos, watch)

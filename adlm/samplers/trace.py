@@ -124,10 +124,15 @@ class Trace:
 
 @torch.no_grad()
 def expected(model: Denoiser, x: Tensor, mask: int, sigma: Tensor | None = None) -> CorpusCounts:
-    """How often the model expects each token: on a blank page, or a causal one after the texts."""
-    z = x if model.causal else torch.full_like(x[:1], mask)
+    """How often the model expects each token on a blank page.
+
+    A causal one is asked after the texts, block diffusion for a blank block after them.
+    """
+    z = x if model.causal else torch.full_like(x if model.block else x[:1], mask)
     device = model.embed.weight.device
-    context = Context(sigma=None if sigma is None else sigma.to(device))
-    logits = forbid_mask(model.logits(z.to(device), context).float(), mask)
+    seen, layout = model.shown(z, x)
+    context = Context(layout, None if sigma is None else sigma.to(device))
+    logits = model.logits(seen.to(device), context)[:, : x.shape[1]]
+    logits = forbid_mask(logits.float(), mask)
     share = logits.softmax(-1).mean(dim=(0, 1)).cpu().double()  # (V,)
     return CorpusCounts(share, share, torch.tensor(1.0, dtype=torch.float64))

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
@@ -131,7 +132,9 @@ class Harness(LM):
         hidden[-1, start:] = True  # for the greedy question
         hidden = hidden.to(x.device)
         z = torch.where(hidden, vocab.mask, x)
-        states = net(z, Context(wanted=hidden)).denoiser  # (N, D)
+        seen, layout = net.shown(z, x.expand_as(z))
+        wanted = F.pad(hidden, (0, seen.shape[1] - hidden.shape[1]))
+        states = net(seen, Context(layout, wanted=wanted)).denoiser  # (N, D)
         log_p = log_probabilities(states, net.head, vocab.mask)
         target = x.expand_as(z)[hidden]
         nll = -log_p.gather(1, target[:, None]).squeeze(1).cpu().double()

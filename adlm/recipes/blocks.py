@@ -1,0 +1,43 @@
+"""Block diffusion (BD3-LM) in blocks of four tokens, published and on a laptop, and anchored.
+
+The published rows start from MDLM's weights after 85 % of the steps and go on with block diffusion,
+its times in the interval that was searched for blocks of four.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from adlm.config import AnchorConfig, Config, ProcessConfig
+from adlm.recipes.anchoring import anchored
+from adlm.recipes.laptop import laptop_mdlm, slow_bridge
+from adlm.recipes.paper import LM1B, OWT, diffusion
+from adlm.registry import register
+
+PUBLISHED = ProcessConfig(masking="bernoulli", block=4, clip=(0.45, 0.95))
+STEPS = 150_000  # after MDLM's 850,000
+
+
+@register("recipe", "laptop-bd3lm")
+def laptop_bd3lm() -> Config:
+    """BD3-LM in blocks of four: left to right from block to block, diffusion inside."""
+    return replace(laptop_mdlm(), objective="bd3lm", process=ProcessConfig(block=4))
+
+
+@register("recipe", "laptop-bd3lm-anchored")
+def laptop_bd3lm_anchored() -> Config:
+    """laptop-adlm's anchoring over block diffusion."""
+    anchor = AnchorConfig(gamma=0.3, positions="all")
+    return slow_bridge(anchored(laptop_bd3lm(), "adlm-bd3lm", anchor, bridge="linear"))
+
+
+@register("recipe", "lm1b-bd3lm")
+def lm1b_bd3lm() -> Config:
+    """BD3-LM on One Billion Words: the last 150,000 steps, after lm1b-mdlm's first 850,000."""
+    return replace(diffusion(LM1B, STEPS), objective="bd3lm", process=PUBLISHED)
+
+
+@register("recipe", "owt-bd3lm")
+def owt_bd3lm() -> Config:
+    """BD3-LM on OpenWebText: the last 150,000 steps, after owt-mdlm's first 850,000."""
+    return replace(diffusion(OWT, STEPS), objective="bd3lm", process=PUBLISHED)

@@ -1,0 +1,159 @@
+"""Numbers that the published BD3-LM code computes for a small random network."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from adlm.config import Config, DataConfig, ProcessConfig
+from adlm.data.vocab import Vocab
+from adlm.models.denoiser import Denoiser
+from adlm.nn.blocks import BlockLayout
+from adlm.nn.config import TrunkConfig
+from adlm.nn.context import Context
+from adlm.objectives.base import make_objective
+from adlm.objectives.subs import zero_masking
+from adlm.process.reverse import Transition
+from adlm.types import Batch, Noise, View
+
+HOME = Path(__file__).parents[3] / "shared" / "golden" / "bd3lm"
+pytestmark = pytest.mark.skipif(not HOME.is_dir(), reason="no golden numbers")
+MASK = 99
+VOCAB = Vocab(tokenizer=None, mask=MASK, bos=0, eos=0, pad=0)  # type: ignore[arg-type]
+NAMES = {  # theirs -> ours
+    "vocab_embed.embedding": "embed.weight",
+    "sigma_map.mlp.0": "trunk.time.inner",
+    "sigma_map.mlp.2": "trunk.time.outer",
+    "output_layer.norm_final": "trunk.norm",
+    "output_layer.adaLN_modulation": "trunk.modulation",
+    "output_layer.linear": "head",
+    "blocks.": "trunk.blocks.",
+    "attn_qkv": "attention.qkv",
+    "attn_out": "attention.out",
+    "mlp.0": "up",
+    "mlp.2": "down",
+    "adaLN_modulation": "modulation",
+}
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[str, Tensor]:
+    return load_file(HOME / "expected.safetensors")
+
+
+@pytest.fixture(scope="module")
+def model() -> Denoiser:
+    """The published weights in our trunk, in fp64."""
+    size = json.loads((HOME / "README.json").read_text())["sizes"]
+    shape = TrunkConfig(size["d"], size["blocks"], size["heads"], time=size["cond"])
+    made = Denoiser(size["V"], shape, causal=False, max_length=size["L"])
+    ours = {}
+    for name, tensor in load_file(HOME / "model.safetensors").items():
+        if name.startswith("backbone.") and "rotary" not in name:
+            name = name.removeprefix("backbone.")
+            for theirs, here in NAMES.items():
+                name = name.replace(theirs, here)
+            ours[name] = tensor
+    made.load_state_dict(ours)
+    return made.double().eval()
+
+
+def setting(block: int, masking: str = "bernoulli") -> Config:
+    process = ProcessConfig(masking=masking, block=block)
+    return Config("bd3lm", DataConfig(length=16), process=process)
+
+
+def shown(expected: dict[str, Tensor], block: int, which: str = "") -> View:
+    """Our view of their rows, times and masks; the first token is theirs to be seen."""
+    x, hidden = expected["x"], expected[f"masked_block{block}{which}"]
+    noise = Noise(expected[f"t_block{block}{which}"], 1.0 - hidden.double())
+    segment = torch.zeros_like(x)
+    valid = torch.arange(16).expand_as(x) > 0
+    return make_objective(setting(block), VOCAB).view(Batch(x, valid, segment), noise)
+
+
+def nats(model: Denoiser, view: View) -> Tensor:
+    """(B, L) the weighted loss of each position."""
+    log_p = zero_masking(model.logits(view.z, view.context), MASK)
+    loss = -log_p.gather(2, view.x[..., None])[..., 0] * view.weight * view.wanted
+    return loss[:, : loss.shape[1] // 2]
+
+
+def both_halves(model: Denoiser, z: Tensor, x: Tensor, block: int) -> Tensor:
+    """Logits of the noisy half of [z ; x]."""
+    layout = BlockLayout(block=block, paired=True)
+    return model.logits(torch.cat((z, x), dim=1), Context(layout))[:, : z.shape[1]]
+
+
+@pytest.mark.parametrize("block", [1, 4, 16])
+def test_logits_of_both_halves(model, expected, block):
+    found = both_halves(model, expected[f"z_block{block}"], expected["x"], block)
+    torch.testing.assert_close(found, expected[f"logits_block{block}"], atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("block", [4, 16])
+def test_loss_by_position(model, expected, block):
+    """The published term CE / t at the hidden tokens; the first of a row is shown there."""
+    mean = expected[f"loss_block{block}"]
+    view = shown(expected, block)
+    assert torch.equal(view.z[:, :16], expected[f"z_block{block}"])
+    found = nats(model, view)
+    torch.testing.assert_close(found, mean, atol=1e-6, rtol=0)
+    # the released code counts the first token in training's mean and not in evaluation's
+    total = found.sum()
+    for mode, tokens in (("train", 3 * 16), ("eval", 3 * 15)):
+        wanted = expected[f"loss_mean_{mode}_block{block}"]
+        torch.testing.assert_close(total / tokens, wanted.double(), atol=1e-6, rtol=0)
+
+
+def test_loss_of_single_tokens_with_times(model, expected):
+    """Blocks of one with a time for each token: a bound of the chain rule, weight 1 / t."""
+    view = shown(expected, 1, "_elbo")
+    torch.testing.assert_close(nats(model, view), expected["loss_block1_elbo"], atol=1e-6, rtol=0)
+
+
+def test_single_tokens_are_an_exact_likelihood(model, expected):
+    """All hidden, weight 1, as the released code evaluates; but we score the first token too."""
+    objective = make_objective(setting(1, masking="exact-k"), VOCAB)
+    assert objective.exact
+    x = expected["x"]
+    view = objective.view(Batch(x, torch.ones_like(x, dtype=torch.bool)), None)
+    found = nats(model, view)
+    assert (found[:, 0] > 0).all()
+    assert (expected["loss_block1"][:, 0] == 0).all()
+    wanted = expected["loss_block1"][:, 1:]
+    torch.testing.assert_close(found[:, 1:], wanted, atol=1e-6, rtol=0)
+
+
+def test_logits_with_remembered_blocks(model, expected):
+    x, z, cache = expected["x"], expected["z_block4"], model.new_cache()
+    layout = BlockLayout(block=4)
+    for low in range(0, 16, 4):
+        part = slice(low, low + 4)
+        found = model.logits(z[:, part], Context(layout, cache=cache.select()))
+        wanted = expected["logits_cached_block4"][:, part]
+        torch.testing.assert_close(found, wanted, atol=1e-6, rtol=0)
+        model(x[:, part], Context(layout, cache=cache))
+
+
+def test_probabilities_of_a_step(model, expected):
+    """p (1 - s/t) for each token at masks, s/t that one stays.
+
+    Without first-hitting their sampler has a last step at t = 0, where s/t is no number; ours ends
+    with the step to s = 0, which writes all.
+    """
+    t, s = expected["step_t"].item(), expected["step_s"].item()
+    context = expected["step_context"]
+    before, block = context[:, :4], context[:, 4:]
+    logits = model.logits(torch.cat((before, block), dim=1), Context(BlockLayout(block=4)))[:, 4:]
+    write = Transition.of(1 - t, 1 - s).unmask().item()
+    p = write * zero_masking(logits, MASK).exp()
+    p[..., MASK] = 1 - write
+    wanted = expected["step_probs"]
+    hidden = block == MASK
+    torch.testing.assert_close(p[hidden], wanted[hidden], atol=1e-6, rtol=0)

@@ -1,0 +1,135 @@
+"""Block diffusion from the command line: train, resume, score, search, write, plan."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import adlm
+from adlm.cli import main
+from adlm.config import Config
+from adlm.errors import UserError
+from adlm.models import checkpoint
+from adlm.models.cost import flops_per_token, step_memory, training_flops
+from adlm.models.hub import load_model
+from adlm.recipes import recipe
+from adlm.samplers.generate import samplers_for
+from adlm.train.run import train
+from tests.conftest import make_config, small_corpus
+
+
+def setting(corpus: Path, objective: str = "bd3lm", block: int = 4, **run: object) -> Config:
+    made = make_config(corpus, objective, **{"steps": 4, **run})
+    if objective.startswith("adlm"):
+        made = replace(made, model=replace(made.model, anchor_blocks=1, blocks=1))
+    return replace(made, process=replace(made.process, block=block))
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    home = tmp_path_factory.mktemp("runs")
+    text = small_corpus(home)
+    train(setting(text), home / "bd3lm")
+    train(setting(text, "adlm-bd3lm"), home / "anchored")
+    train(setting(text, block=1), home / "exact")
+    return home
+
+
+def test_a_resumed_run_is_the_uninterrupted_one(tmp_path):
+    text = small_corpus(tmp_path)
+    config = setting(text, "adlm-bd3lm")
+    train(config, tmp_path / "whole")
+    half = replace(config, train=replace(config.train, save_every=2))
+    train(half, tmp_path / "cut")
+    (path,) = [p for p in (tmp_path / "cut" / "checkpoints").iterdir() if p.name.endswith("4")]
+    for file in path.iterdir():
+        file.unlink()
+    path.rmdir()
+    train(half, tmp_path / "cut", resume=True)
+    one, two = (
+        load_file(checkpoint.find(tmp_path / r) / "train.safetensors") for r in ("whole", "cut")
+    )
+    assert all(torch.equal(one[k], two[k]) for k in one)
+
+
+@pytest.mark.parametrize("run", ["bd3lm", "anchored"])
+def test_a_likelihood_is_a_bound_on_the_whole_interval(runs, run, capsys):
+    assert main(["eval", "likelihood", str(runs / run), "--limit", "6", "--draws", "2"]) == 0
+    assert "NELBO, exact-k, blocks of 4" in capsys.readouterr().out
+
+
+def test_blocks_of_one_are_said_to_be_exact(runs, capsys):
+    assert main(["eval", "likelihood", str(runs / "exact"), "--limit", "6"]) == 0
+    told = capsys.readouterr().out
+    assert "NLL (exact)" in told
+    model = adlm.load(runs / "exact")
+    coded, given = (model.nll(["the law"], length=way) for way in ("coded", "given"))
+    assert coded == given
+
+
+def test_a_row_that_blocks_do_not_fill_is_one_sentence(runs, capsys):
+    words = ["eval", "likelihood", str(runs / "bd3lm"), "--data.length", "10"]
+    assert main(words) == 2
+    assert "process.block must divide a row of 10 tokens, found 4" in capsys.readouterr().err
+
+
+def test_the_search_finds_an_interval(runs, tmp_path, capsys):
+    out = tmp_path / "interval.json"
+    words = ["eval", "interval", str(runs / "bd3lm"), "--limit", "8", "--out", str(out)]
+    assert main(words) == 0
+    assert "--process.clip '[" in capsys.readouterr().out
+    found = json.loads(out.read_text())["found"]
+    assert [f["variance"] for f in found] == sorted(f["variance"] for f in found)
+    assert {"low": 0.0, "high": 1.0} in [{k: f[k] for k in ("low", "high")} for f in found]
+
+
+def test_texts_of_any_length_and_a_page_that_replays_them(runs, tmp_path, capsys):
+    page = tmp_path / "out.html"
+    words = ["sample", str(runs / "anchored"), "--prompt", "the l", "--length", "42"]
+    assert main([*words, "--sampler", "anchor-first", "--trace", str(page)]) == 0
+    assert "anchor-first: 42 tokens" in capsys.readouterr().out
+    assert page.stat().st_size > 1000
+    model = adlm.load(runs / "bd3lm")
+    assert len(model.generate(n=2, prompt="the ", max_new_tokens=40, seed=1)) == 2
+    one, two = (model.generate(n=n, length=30, sampler="remdm-cap", seed=2) for n in (1, 3))
+    assert one == two[:1]
+    assert model.infill("the [MASK:3] of the sea", n=1)[0].endswith(" of the sea")
+
+
+def test_the_samplers_of_a_checkpoint_are_those_inside_its_blocks(runs):
+    config = checkpoint.load(runs / "bd3lm").config
+    known = samplers_for(config)
+    assert "first-hitting" in known
+    assert "blocks" not in known
+    with pytest.raises(UserError, match="cannot be sampled by 'blocks'"):
+        adlm.load(runs / "bd3lm").generate(sampler="blocks")
+
+
+def test_training_goes_on_from_an_mdlm(tmp_path):
+    """Its tensors are block diffusion's, plain or anchored."""
+    text = small_corpus(tmp_path)
+    mdlm = setting(text, "mdlm", steps=1)
+    train(mdlm, tmp_path / "mdlm")
+    saved = checkpoint.load(tmp_path / "mdlm")
+    ours = replace(saved, config=replace(saved.config, objective="bd3lm"))
+    assert load_model(ours).block == 4
+
+
+def test_the_plan_counts_a_row_twice():
+    ours, theirs = recipe("owt-bd3lm"), recipe("owt-mdlm")
+    trunk = [flops_per_token(c, 50258, 0.0) for c in (ours, theirs)]
+    assert 2 < trunk[0] / trunk[1] < 2.5  # attention, to twice as many, costs four times as much
+    assert 1.3 < training_flops(ours, 50258) / training_flops(theirs, 50258) < 2.2
+    assert step_memory(ours, 50258) > 1.7 * step_memory(theirs, 50258)
+
+
+def test_anchoring_takes_two_lines():
+    plain, anchored = recipe("laptop-bd3lm"), recipe("laptop-bd3lm-anchored")
+    assert anchored.objective == "adlm-bd3lm"
+    assert anchored.model.blocks + anchored.model.anchor_blocks == plain.model.blocks
+    assert anchored.process == plain.process
