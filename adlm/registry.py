@@ -25,6 +25,7 @@ HOMES: dict[str, str | tuple[str, ...]] = {
     "times": "adlm.process",
     "weight": "adlm.process",
     "masking": "adlm.process",
+    "kernel": "adlm.process",
     "anchors": "adlm.process",
     "objective": "adlm.objectives",
     "sampler": "adlm.samplers",
@@ -139,11 +140,14 @@ def bring(kind: str, name: str) -> Any:
         raise UserError(f"the {kind} '{name}' cannot be imported: {reason}") from None
 
 
-def create(axis: str, spec: str, field: str, right: str) -> Any:
-    """Make what 'name' or 'name:number:number' names; `field` and `right` are for the sentence."""
+def create(axis: str, spec: str, field: str, right: str, *given: Any) -> Any:
+    """Make what 'name' or 'name:number:number' names, of `given` and the numbers.
+
+    `field` and `right` are for the sentence.
+    """
     name, *numbers = spec.split(":")
     kind = lookup(axis, name)
     try:
-        return kind(*map(float, numbers))
+        return kind(*given, *map(float, numbers))
     except (TypeError, ValueError):
         raise UserError(f"{field} '{spec}' must be {right}") from None
