@@ -12,11 +12,75 @@ With the mask forbidden (p_m = 0) it is MDLM's bound with T steps.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
+from adlm.config import Config
+from adlm.data.vocab import Vocab
+from adlm.device import bring, wide
+from adlm.errors import UserError
+from adlm.models.denoiser import Denoiser
+from adlm.nn.chunked import chunked
+from adlm.nn.context import Context
+from adlm.nn.layout import Layout
+from adlm.nn.linear_ce import linear_cross_entropy
 from adlm.objectives.kernels import STEEP, pick
+from adlm.objectives.mdlm import MaskedDiffusion, segments
+from adlm.registry import register
+from adlm.types import Batch, View
+
+
+@register("objective", "d3pm")
+class DiscreteDiffusion(MaskedDiffusion):
+    """Restore hidden tokens step by step; the last step reads the whole text."""
+
+    parameterization = "prediction"
+    reads = True
+
+    def __init__(self, config: Config, vocab: Vocab):
+        if not config.process.steps:
+            raise UserError(
+                f"the objective {config.objective} has discrete steps: process.steps must be at "
+                "least 1, found 0"
+            )
+        if config.process.remask:
+            raise UserError(
+                f"the objective {config.objective} takes nothing back: process.remask must be 0, "
+                f"found {config.process.remask:g}"
+            )
+        super().__init__(config, vocab)
+
+    @classmethod
+    def passes(cls, config: Config) -> float:
+        return 2.0
+
+    @classmethod
+    def head_share(cls, config: Config) -> float:
+        return 0.75  # half of the one pass, all of the other
+
+    def loss(self, h: Tensor, head: nn.Linear, view: View) -> tuple[Tensor, Tensor]:
+        assert view.t is not None
+        number = torch.round(view.t.to(wide(h.device)).double() * self.steps)  # (B,)
+        alphas = (self.schedule.alpha(i / self.steps) for i in (number, number - 1))
+        row, dtype = view.wanted.nonzero()[:, 0], torch.promote_types(h.dtype, torch.float32)
+        alpha_t, alpha_s = (bring(alpha, h.device).to(dtype)[row] for alpha in alphas)
+        cost = partial(step_divergence, mask=self.mask)
+        return chunked(cost, h, head, view.scale, view.x[view.wanted], alpha_t, alpha_s)
+
+    def aside(self, model: Denoiser, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The text is read off z_0 = x at every position."""
+        sigma = batch.x.new_zeros(len(batch), dtype=torch.float32) if self.conditioned else None
+        layout, every = Layout(self.causal, segments(batch)), torch.ones(1, device=batch.x.device)
+        view = View(batch.x, batch.x, batch.valid, every.expand(len(batch)))
+        states = model(view.z, Context(layout, sigma, wanted=view.wanted))
+        x = view.x[view.wanted]
+        total, nats = linear_cross_entropy(
+            states.denoiser, model.head.weight, model.head.bias, x, view.scale
+        )
+        return total, view.by_row(nats)
 
 
 def step_divergence(

@@ -1,20 +1,51 @@
-"""GIDD"""
+"""GIDD: noise is the mask and, most often in the middle, any real token (share p_u at t = 1/2).
+
+The bound is the kernel's (`kernels.py`), with weights 1/((1-t) t) at masks,
+(c + (1-t) c')/((1-t) c) at noise and (c + (1-t) c')/(N (1-t)(1-t + c/N)) at clean tokens. They span
+many orders, so training has `process.weight dynamic`; what is reported is the bound. p_u = 0 is
+MDLM.
+"""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from adlm.process.kernel import Mixture
+from adlm.config import Config
+from adlm.data.vocab import Vocab
+from adlm.objectives.kernels import KernelDiffusion
+from adlm.process.kernel import Kernel, Mixture
+from adlm.registry import register
+
+MOST = 2.0  # a clean token's weight is cut to that of a mask
 
 
-def dynamic(kernel: Mixture, z: Tensor, x: Tensor, t: Tensor) -> Tensor:
+@register("objective", "gidd")
+class MixedDiffusion(KernelDiffusion):
+    """Restore what is hidden, and tell which of the rest is noise."""
+
+    kernels = ("mixture",)
+    timed = False
+
+    def __init__(self, config: Config, vocab: Vocab):
+        super().__init__(config, vocab)
+        self.dynamic = config.process.weight == "dynamic"
+
+    def weigh(self, z: Tensor, x: Tensor, t: Tensor) -> Tensor:
+        if not self.dynamic:
+            return super().weigh(z, x, t)
+        return dynamic(self.kernel, z.to(t.device), x.to(t.device), t)
+
+
+def dynamic(kernel: Kernel, z: Tensor, x: Tensor, t: Tensor) -> Tensor:
     """The weights of training: 2 at masks, 1 at noise, and at clean tokens, at most 2,
 
         B / V sqrt((1 - t) / t) = B / V e^{lambda / 2},   lambda = log((1 - t) / t),
 
     as the bound's own weight grows with the log-SNR lambda. z, x, t: alike in shape.
     """
-    clean = (kernel.b / kernel.size * torch.sqrt((1 - t) / t)).clamp(max=2.0)
+    assert isinstance(kernel, Mixture)
+    alpha = kernel.schedule.alpha(t)
+    clean = (kernel.b / kernel.size * torch.sqrt(alpha / (1 - alpha))).clamp(max=MOST)
     noise = torch.where(z == x, clean, 1.0)
     return torch.where(z == kernel.mask, 2.0, noise)

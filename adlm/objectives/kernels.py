@@ -9,9 +9,28 @@ real token every position counts, also the clean ones: nobody can tell which the
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+from typing import ClassVar
+
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
+
+from adlm.config import Config
+from adlm.data.vocab import Vocab
+from adlm.device import bring
+from adlm.errors import UserError
+from adlm.nn.chunked import chunked
+from adlm.nn.context import Context
+from adlm.nn.layout import Layout
+from adlm.objectives.base import Objective
+from adlm.objectives.mdlm import check_times, of_bound, segments
+from adlm.process.kernel import make_kernel, times
+from adlm.process.schedule import make_schedule
+from adlm.process.times import make_times
+from adlm.process.weight import make_weight
+from adlm.types import Batch, Noise, View
 
 STEEP = 40.0  # above, softplus(x) is x to the last bit of fp64
 
@@ -49,3 +68,94 @@ def divergence(
 def pick(values: Tensor, token: Tensor) -> Tensor:
     """The value of each row's token: (N, V), (N,) -> (N,)."""
     return values.gather(1, token[:, None]).squeeze(1)
+
+
+class KernelDiffusion(Objective):
+    """The common part of objectives on a kernel in continuous time; a file each fills it in."""
+
+    causal, exact = False, False
+    parameterization = "prediction"
+    kernels: ClassVar[tuple[str, ...]]  # what process.kernel may name
+    timed: ClassVar[bool] = True  # must the network see the noise level?
+
+    def __init__(self, config: Config, vocab: Vocab):
+        super().__init__(config, vocab)
+        self.check(config)
+        process = config.process
+        schedule = make_schedule(process.schedule)
+        self.kernel = make_kernel(process.kernel, schedule, vocab.mask, vocab.size)
+        self.times = make_times(process.times)
+        self.weight = make_weight(process.weight if process.weight != "dynamic" else "bound")
+        self.eps, self.conditioned = process.eps, process.conditioned
+        check_times(process, self.times)
+        if self.kernel.uniform and process.weight == "flat":
+            raise UserError(
+                "process.weight flat counts hidden tokens alike, and noise of real tokens hides "
+                "none: take bound or clamp:MOST"
+            )
+        self.bound = self.eps == 0 and process.weight == "bound"
+        whole = "" if self.eps == 0 else f" in [{self.eps:g}, {1 - self.eps:g}]"
+        self.estimator = f"NELBO, {process.kernel} noise, continuous time{whole}"
+
+    def check(self, config: Config) -> None:
+        """Raise UserError where the process is not one of this objective's."""
+        process, name = config.process, config.objective
+        if process.kernel.partition(":")[0] not in self.kernels:
+            right = " or ".join(self.kernels)
+            raise UserError(
+                f"the objective {name} needs process.kernel {right}, found '{process.kernel}'"
+            )
+        if process.masking != "bernoulli" or process.steps or process.remask:
+            raise UserError(
+                f"the objective {name} draws every token by itself in continuous time: "
+                "process.masking must be bernoulli, process.steps and process.remask 0"
+            )
+        if self.timed and not process.conditioned:
+            raise UserError(
+                f"the objective {name} needs a network that sees the noise level: "
+                "process.conditioned must be true (and model.time above 0)"
+            )
+
+    @classmethod
+    def for_scoring(cls, config: Config) -> Config:
+        config = of_bound(config)
+        return replace(config, process=replace(config.process, eps=0.0))
+
+    @classmethod
+    def head_share(cls, config: Config) -> float:
+        return 0.5 if config.process.kernel == "mask" else 1.0
+
+    def noise(self, rows: int, length: int, generator: torch.Generator) -> Noise:
+        t = self.times(torch.rand(rows, generator=generator))
+        u = torch.rand(rows, length, generator=generator)
+        token = torch.rand(rows, length, generator=generator) if self.kernel.uniform else None
+        return Noise(t, u, token=token)
+
+    def view(self, batch: Batch, noise: Noise | None) -> View:
+        assert noise is not None
+        t = times(self.eps + (1 - 2 * self.eps) * noise.t)  # (B,) fp64
+        z = self.kernel.draw(batch.x, batch.valid, replace(noise, t=t))
+        wanted = batch.valid if self.kernel.uniform else batch.valid & (z == self.mask)
+        weight = bring(self.weigh(z, batch.x, t[:, None]), z.device)  # (B, L)
+        sigma = bring(self.kernel.level(t), z.device) if self.conditioned else None
+        context = Context(Layout(self.causal, segments(batch)), sigma)
+        return View(z, batch.x, wanted, weight, t, context)
+
+    def weigh(self, z: Tensor, x: Tensor, t: Tensor) -> Tensor:
+        """What positions count in training, or in the bound: (B, L) fp64; t: (B, 1)."""
+        return self.weight(self.kernel.weight(z, x, t))
+
+    def loss(self, h: Tensor, head: nn.Linear, view: View) -> tuple[Tensor, Tensor]:
+        alpha, each = self.at_wanted(view, h)
+        cost = partial(divergence, mask=self.mask, uniform=self.kernel.uniform)
+        z, x = view.z[view.wanted], view.x[view.wanted]
+        return chunked(cost, h, head, view.scale, z, x, alpha, each)
+
+    def at_wanted(self, view: View, h: Tensor) -> tuple[Tensor, Tensor]:
+        """alpha and each at the wanted positions: (N,), as precise as the logits."""
+        assert view.t is not None
+        at = self.kernel.shares(view.t)
+        row = view.wanted.nonzero()[:, 0]
+        wide = torch.promote_types(h.dtype, torch.float32)
+        alpha, each = (bring(share, h.device).to(wide)[row] for share in (at.alpha, at.each))
+        return alpha, each

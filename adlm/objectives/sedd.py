@@ -19,11 +19,50 @@ MDLM's cross-entropy with a free normaliser. Uniform noise: R is 1/N, s = logits
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from adlm.objectives.kernels import pick
+from adlm.config import Config
+from adlm.data.vocab import Vocab
+from adlm.errors import UserError
+from adlm.nn.chunked import chunked
+from adlm.objectives.kernels import KernelDiffusion, pick
+from adlm.registry import register
+from adlm.types import View
+
+
+@register("objective", "sedd")
+class ScoreEntropy(KernelDiffusion):
+    """Learn ratios of probabilities, of masked or of uniform noise."""
+
+    kernels = ("mask", "uniform")
+    parameterization = "score"
+
+    def __init__(self, config: Config, vocab: Vocab):
+        super().__init__(config, vocab)
+        last = float(self.kernel.schedule.alpha(torch.ones(1, dtype=torch.float64)))
+        if self.kernel.uniform and last <= 0:
+            raise UserError(
+                "SEDD with uniform noise counts scores without end where alpha is 0: "
+                f"process.schedule must be geometric, found '{config.process.schedule}'"
+            )
+
+    def weigh(self, z: Tensor, x: Tensor, t: Tensor) -> Tensor:
+        """sigma' of uniform noise; of masks sigma' k, MDLM's weight."""
+        at = self.kernel.shares(t)
+        weight = -at.dalpha / (at.alpha if self.kernel.uniform else at.hidden)
+        return self.weight(weight).expand(z.shape)
+
+    def loss(self, h: Tensor, head: nn.Linear, view: View) -> tuple[Tensor, Tensor]:
+        x = view.x[view.wanted]
+        if not self.kernel.uniform:
+            return chunked(partial(masked_entropy, mask=self.mask), h, head, view.scale, x)
+        alpha, each = self.at_wanted(view, h)
+        cost = partial(uniform_entropy, mask=self.mask)
+        z = view.z[view.wanted]
+        return chunked(cost, h, head, view.scale, z, x, each / (alpha + each))
 
 
 def masked_entropy(logits: Tensor, x: Tensor, mask: int) -> Tensor:

@@ -9,7 +9,6 @@ N = V - 1 real tokens has `each`. From those come the draw, the step back and th
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -22,6 +21,7 @@ from adlm.registry import create, register
 from adlm.types import Noise
 
 EDGE = 1e-6  # times stay so far from 0 and 1, where shares vanish and their ratios have no value
+TINY = 1e-300
 LEAST_ALPHA = 1e-4  # the least alpha of which a network is told
 
 
@@ -48,6 +48,7 @@ class Kernel:
     """
 
     uniform: bool  # may noise be a real token?
+    blank: bool = True  # is all of it the mask at t = 1?
 
     def __init__(self, schedule: Schedule, mask: int, size: int):
         self.schedule, self.mask, self.size = schedule, mask, size
@@ -81,12 +82,6 @@ class Kernel:
         assert noise.token is not None
         noised = (u < 1 - at.alpha).to(x.device) & maskable & ~hidden
         return torch.where(noised, self.token(noise.token.to(u.device)).to(x.device), z)
-
-    def start(self, u: Tensor) -> Tensor:
-        """z_1, all noise, from u in [0, 1): the mask where its share is not 0 at last."""
-        last = self.shares(times(torch.ones(1, device=u.device)))
-        hidden = bool(last.hidden > last.each)
-        return torch.full_like(u, self.mask, dtype=torch.long) if hidden else self.token(u)
 
     def noise_at(self, z: Tensor, at: Shares) -> tuple[Tensor, Tensor]:
         """(1 - alpha) pi(z) with its derivative by time."""
@@ -148,7 +143,7 @@ class Mask(Kernel):
 class Uniform(Kernel):
     """Noise is any real token, x itself among them."""
 
-    uniform = True
+    uniform, blank = True, False
 
     def shares(self, t: Tensor) -> Shares:
         alpha, dalpha = self.schedule.alpha(t.double()), self.schedule.dalpha(t.double())
@@ -185,7 +180,7 @@ class Mixture(Kernel):
         gone = 1 - alpha
         root = (alpha * gone).sqrt()
         c = self.b * root
-        dc = self.b * (alpha - gone) / (2 * root.clamp(min=math.sqrt(EDGE) / 2)) * speed
+        dc = self.b * (alpha - gone) / (2 * root.clamp(min=TINY)) * speed
         total = 1 + c
         return Shares(
             alpha / total,
