@@ -12,6 +12,7 @@ import numpy as np
 from adlm import device as devices
 from adlm.config import Config, check
 from adlm.data.cache import TokenStore
+from adlm.data.counts import CorpusCounts
 from adlm.data.lengths import Lengths
 from adlm.data.pack import pack
 from adlm.data.vocab import Vocab
@@ -40,6 +41,7 @@ class Model:
     config: Config
     device: str
     lengths: Lengths
+    counts: CorpusCounts | None = None  # of its training corpus, where its anchor rule reads them
 
     def generate(
         self,
@@ -87,7 +89,7 @@ class Model:
         """The same with a record of every step."""
         trace = Trace(given, self.vocab)
         made = self.write(given, how, trace)
-        trace.mark_anchors(self.network, self.config)
+        trace.mark_anchors(self.network, self.config, self.counts)
         options = "".join(f", {k} {v}" for k, v in how.policy.items())
         trace.about = (
             f"{self.config.objective}, sampler {made.sampler}{options}, {trace.steps} steps, "
@@ -169,4 +171,5 @@ def load(path: str | Path, device: str = "auto", use: Sequence[str] = ()) -> Mod
     allow(*([use] if isinstance(use, str) else use))
     saved = checkpoint.load(path)
     where = devices.pick(device)
-    return Model(load_model(saved, where), saved.vocab, saved.config, where, saved.lengths())
+    network, counts = load_model(saved, where), saved.counts()
+    return Model(network, saved.vocab, saved.config, where, saved.lengths(), counts)

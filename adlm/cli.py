@@ -339,7 +339,7 @@ def spell_out(words: list[str], parser: Any) -> list[str]:
 def add_config(parser: Any, words: list[str]) -> None:
     """The fields of a configuration, with the recipe's or the run's values as defaults."""
     from adlm.config import Config, to_dict
-    from adlm.models.sizes import resize
+    from adlm.models.size import resize
 
     sizes = argparse.ArgumentParser(add_help=False)
     sizes.add_argument("--size")

@@ -9,11 +9,10 @@ import torch
 
 from adlm import device as devices
 from adlm.config import Config
+from adlm.data.counts import CorpusCounts
 from adlm.data.vocab import Vocab
-from adlm.models.anchored import Anchored
-from adlm.models.sizes import build
-from adlm.objectives.base import make
-from adlm.process.anchors import Table
+from adlm.models.build import build_model
+from adlm.objectives.base import make_objective
 from adlm.train.optim import Optimizers
 from adlm.types import Batch
 
@@ -57,11 +56,8 @@ def step_rate(
     """Tokens a second of real training steps on made-up rows, about `tokens` at a time."""
     length = config.data.length
     rows = max(1, min(config.train.batch, tokens // length))
-    model = build(config, vocab.size).to(device).train()
-    if isinstance(model, Anchored) and model.table() is not None:
-        ones = torch.ones(vocab.size, dtype=torch.float64)
-        model.set_table(Table(ones, ones, torch.tensor(float(vocab.size))))
-    objective = make(config, vocab)
+    model = build_model(config, vocab.size).to(device).train()
+    objective = make_objective(config, vocab, CorpusCounts.even(vocab.size))
     generator = torch.Generator().manual_seed(0)
     x = torch.randint(0, vocab.size, (rows, length), generator=generator)
     batch = Batch(x, torch.ones_like(x, dtype=torch.bool)).to(device)
@@ -70,9 +66,10 @@ def step_rate(
     share = rows / config.train.batch  # the optimiser steps once a batch
 
     def step(progress: float) -> None:
+        gamma = objective.gamma(progress)
         with devices.autocast(precision, device):
-            score = objective.score(model, batch, noise.to(device) if noise else None, progress)
-        score.total.backward()
+            score = objective.score(model, batch, noise.to(device) if noise else None, gamma > 0)
+        (score.bound if score.anchor is None else score.bound + gamma * score.anchor).backward()
         devices.wait_for(device)
 
     def update() -> None:

@@ -6,9 +6,13 @@ Shape legend: B rows of a batch, L positions of a row, V vocabulary size, D widt
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
+import torch
 from torch import Tensor
+
+from adlm.device import wide
+from adlm.nn.context import Context
 
 
 @dataclass(frozen=True)
@@ -62,19 +66,40 @@ class Noised:
 
 @dataclass(frozen=True)
 class View:
-    """What the network is shown of a batch, and which of its predictions are scored."""
+    """What the network is shown of a batch, and which of its predictions are scored.
 
-    z: Tensor  # (B, L) tokens it sees
-    wanted: Tensor  # (B, L) bool: positions whose token is predicted
-    weight: Tensor  # (B,) factor of a row's cross-entropy: the bound's, or training's own
-    segment: Tensor | None = None  # (B, L)
-    sigma: Tensor | None = None  # (B,) noise level
+    P is the number of positions shown: L, or more where an objective shows a row twice.
+    """
+
+    z: Tensor  # (B, P) tokens it sees
+    x: Tensor  # (B, P) tokens to be predicted
+    wanted: Tensor  # (B, P) bool: positions whose token is predicted
+    weight: Tensor  # (B,) or (B, P) factor of the cross-entropy: the bound's, or training's own
+    t: Tensor | None = None  # (B,) or (B, P) times, where there are any
+    context: Context = field(default_factory=Context)  # layout and noise level of the pass
+
+    @property
+    def scale(self) -> Tensor:
+        """(N,) the weight of each wanted prediction."""
+        row = self.wanted.nonzero()[:, 0]
+        return self.weight[row] if self.weight.ndim == 1 else self.weight[self.wanted]
+
+    def by_row(self, nats: Tensor) -> Tensor:
+        """(N,) unweighted nats of the wanted predictions -> (B,) weighted sums, in fp64."""
+        place = wide(nats.device)
+        row = self.wanted.nonzero()[:, 0].to(place)
+        rows = torch.zeros(len(self.z), dtype=torch.float64, device=place)  # order is no matter
+        return rows.index_add_(0, row, (nats * self.scale).to(place).double())
 
 
 @dataclass(frozen=True)
 class Score:
-    """Negative log-likelihood, or its upper bound, in nats (in training, as weighted there)."""
+    """Negative log-likelihood, or its upper bound, in nats (in training, as weighted there).
 
-    total: Tensor  # scalar with gradients: what is minimised, summed over the batch
-    rows: Tensor  # (B,) without gradients: the same without the anchor loss, by row
-    anchor: Tensor | None = None  # (B,) without gradients: the anchor loss, before gamma
+    The anchor loss stands apart, before gamma: what is minimised is bound + gamma * anchor.
+    """
+
+    bound: Tensor  # scalar with gradients, summed over the batch
+    rows: Tensor  # (B,) the same by row, without gradients
+    anchor: Tensor | None = None  # scalar with gradients, where it was asked for
+    anchor_rows: Tensor | None = None  # (B,) without gradients

@@ -43,10 +43,11 @@ from adlm import memory
 from adlm.config import AnchorConfig, Config, DataConfig, ModelConfig, OptimConfig
 from adlm.data.vocab import Vocab, make_vocab
 from adlm.models.anchored import Anchored
-from adlm.models.sizes import build
+from adlm.models.build import build_model
+from adlm.nn.context import Context
 from adlm.nn.layout import Layout
 from adlm.objectives.anchored import AnchoredDiffusion
-from adlm.objectives.base import make
+from adlm.objectives.base import make_objective
 from adlm.objectives.subs import log_probabilities
 from adlm.results import stamped, write_json
 from adlm.train.optim import Optimizers
@@ -119,28 +120,32 @@ def step(kind: str, phase: str, rows: int, precision: str, update: bool) -> Call
     """One case, ready to be called again and again; `update` = with the optimiser."""
     config = setting(kind)
     torch.manual_seed(0)
-    model = build(config, V).train(phase == "training step")
-    objective = make(config, words(V))
+    model = build_model(config, V).train(phase == "training step")
+    objective = make_objective(config, words(V))
     batch = tokens(rows)
     noise = objective.noise(rows, LENGTH, torch.Generator().manual_seed(1))
     assert noise is not None
-    base = objective.base if isinstance(objective, AnchoredDiffusion) else objective
-    view = base.view(batch, noise)
+    view = objective.view(batch, noise)
     optim = Optimizers(model, OptimConfig(name="adamw")) if update else None
 
     def literal_loss() -> torch.Tensor:
         assert isinstance(model, Anchored)
         anchor, log_p = literal(model, view.z)
-        chosen = objective.supervised(batch, view, model)
+        chosen = objective.supervised(batch, view)
         weight = view.weight[:, None]
         nll = -log_p.gather(2, batch.x[..., None]).squeeze(2)  # (B, L), 0 where visible
         extra = F.cross_entropy(anchor.flatten(0, 1).float(), batch.x.flatten(), reduction="none")
         return (weight * (nll + config.anchor.gamma * extra.view_as(chosen) * chosen)).sum()
 
+    def folded_loss() -> torch.Tensor:
+        gamma = objective.gamma(1.0)
+        score = objective.score(model, batch, noise, anchor=gamma > 0)
+        return score.bound if score.anchor is None else score.bound + gamma * score.anchor
+
     def train() -> None:
         with devices.autocast(precision, "cpu"):
             whole = kind == "literal"
-            total = literal_loss() if whole else objective.score(model, batch, noise).total
+            total = literal_loss() if whole else folded_loss()
         (total / batch.x.numel()).backward()
         if optim:
             optim.step(0, 1)
@@ -152,7 +157,7 @@ def step(kind: str, phase: str, rows: int, precision: str, update: bool) -> Call
             assert isinstance(model, Anchored)
             (literal if kind.endswith("log p") else both_logits)(model, view.z)
             return
-        h = model.hidden(view.z, wanted=view.wanted)  # (N, D)
+        h = model(view.z, Context(wanted=view.wanted)).denoiser  # (N, D)
         log_probabilities(h, model.head, V - 1) if kind.endswith("log p") else model.head(h)
 
     return train if phase == "training step" else infer
@@ -290,7 +295,7 @@ def main() -> None:
 def anchor_share(rows: int) -> float:
     """How many of the tokens are anchors."""
     batch = tokens(rows)
-    objective = make(setting("folded"), words(V))
+    objective = make_objective(setting("folded"), words(V))
     assert isinstance(objective, AnchoredDiffusion)
     return objective.anchors(batch.x, batch.valid).float().mean().item()
 

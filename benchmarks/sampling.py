@@ -24,8 +24,8 @@ from torch import Tensor
 
 from adlm import device as devices
 from adlm.config import Config, DataConfig, ModelConfig
+from adlm.models.build import build_model
 from adlm.models.denoiser import Denoiser
-from adlm.models.sizes import build
 from adlm.process.schedule import make_schedule
 from adlm.results import stamped, write_json
 from adlm.samplers.base import Canvas, Policy, make_policy, run
@@ -47,7 +47,7 @@ def model_of(objective: str) -> Denoiser:
     config = Config(objective=objective, data=DataConfig(length=LENGTH), model=small)
     if objective == "adlm":
         config = replace(config, model=replace(small, blocks=6, anchor_blocks=12))
-    return build(config, V).eval()
+    return build_model(config, V).eval()
 
 
 def empty(model: Denoiser, precision: str) -> Canvas:
@@ -61,7 +61,7 @@ def literal_step(
 ) -> Tensor:
     """One step of the published loop, with nothing left out."""
     with torch.no_grad(), devices.autocast(precision, "cpu"):
-        logits = model.head(model.hidden(z)).double()  # (B, L, V)
+        logits = model.logits(z).double()  # (B, L, V)
     logits[..., MASK] = -torch.inf
     p = logits.softmax(dim=-1)
     gumbel = -(torch.rand_like(p).clamp_(min=1e-300).log_()).log_()

@@ -32,8 +32,10 @@ from adlm import device as devices
 from adlm.config import Config, DataConfig, ModelConfig
 from adlm.data.vocab import Vocab, make_vocab
 from adlm.measure import matmul_flops, seconds
-from adlm.models.sizes import build, flops_per_token, resize
-from adlm.objectives.base import make
+from adlm.models.build import build_model
+from adlm.models.cost import flops_per_token
+from adlm.models.size import resize
+from adlm.objectives.base import make_objective
 from adlm.results import stamped, write_json
 from adlm.system import peak_memory_mib
 from adlm.train.optim import Optimizers, trunk_matrices
@@ -69,12 +71,12 @@ def measure(size: str, precision: str, compiled: bool, stretch: int, isa: str) -
     config = replace(config, data=replace(config.data, length=length))
     vocab = words(vocab_size)
     torch.manual_seed(0)
-    model = build(config, vocab_size).train()
+    model = build_model(config, vocab_size).train()
     if compiled:
         if isa == "avx2":
             inductor.cpp.simdlen = 256  # bits
         model.trunk.compile(dynamic=False)
-    objective = make(config, vocab)
+    objective = make_objective(config, vocab)
     optim = Optimizers(model, config.optim)
     x = torch.randint(0, vocab_size - 2, (rows, length))
     batch = Batch(x, torch.ones_like(x, dtype=torch.bool))
@@ -86,7 +88,7 @@ def measure(size: str, precision: str, compiled: bool, stretch: int, isa: str) -
         model.zero_grad(set_to_none=True)
         with devices.autocast(precision, "cpu"):
             score = objective.score(model, batch, noise)
-        (score.total / x.numel()).backward()
+        (score.bound / x.numel()).backward()
 
     passes()
     gradients = [p.grad for p in model.parameters()]

@@ -13,7 +13,8 @@ from typing import Any
 from adlm import api, registry
 from adlm.config import Config, from_dict, to_dict
 from adlm.data.corpus import open_rows, open_vocab
-from adlm.models.sizes import parameters, resize
+from adlm.models.cost import parameters
+from adlm.models.size import resize
 from adlm.objectives.likelihood import Likelihood, evaluator, score, spread
 from adlm.recipes import recipe
 from adlm.recipes.anchoring import anchored

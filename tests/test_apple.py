@@ -18,7 +18,7 @@ from adlm import device as devices
 from adlm.config import AnchorConfig
 from adlm.errors import UserError
 from adlm.eval import lens
-from adlm.process.anchors import Anchors, on_cpu
+from adlm.process.anchors import Anchors
 from adlm.samplers import template
 from adlm.samplers.trace import expected
 from adlm.train import distributed
@@ -122,7 +122,7 @@ def test_a_causal_model_does_without_fp64(runs, apple):
 
 def test_scores_and_traces_do_without_fp64(runs, apple):
     cpu, gpu = (api.load(runs["adlm cpu"], device) for device in ("cpu", "mps"))
-    assert gpu.network.table().tokens.dtype == torch.float64
+    assert gpu.counts.tokens.dtype == torch.float64
     texts = ["the law of the sea"]
     assert gpu.nll(texts, draws=2) == pytest.approx(cpu.nll(texts, draws=2), rel=1e-5)
     _, trace = gpu.record(template.after("", 8, gpu.vocab), api.settings(n=1, steps=2))
@@ -133,7 +133,7 @@ def test_scores_and_traces_do_without_fp64(runs, apple):
 
 def test_anchors_under_the_lens_do_without_fp64(runs, apple):
     model = api.load(runs["adlm cpu"], "mps")
-    rule, table = Anchors(model.config.anchor, model.vocab), on_cpu(model.network.table())
+    rule, table = Anchors(model.config.anchor, model.vocab), model.counts
     x = torch.randint(0, 99, (2, 16))
     batches = [lens.Batch(x, torch.ones_like(x, dtype=torch.bool))]
     given = (rule, table, model.vocab.mask, [0.5], 0, NAME, "fp32")

@@ -11,10 +11,11 @@ from adlm.commands.likelihood import DataChoice
 from adlm.config import AnchorConfig, DataConfig, check
 from adlm.data.cache import TokenStore
 from adlm.data.corpus import open_rows, open_vocab
+from adlm.data.counts import CorpusCounts
 from adlm.data.pack import pack
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
-from adlm.process.anchors import Anchors, Table
+from adlm.process.anchors import Anchors
 from adlm.types import Batch
 
 STYLE = "bold black on yellow"
@@ -43,7 +44,7 @@ def start(
     rule = Anchors(anchor, vocab)
     table = None
     if rule.reads_table:
-        table = Table.count(open_rows(config, "train", vocab), vocab.size)
+        table = CorpusCounts.count(open_rows(config, "train", vocab), vocab.size)
     shown = of_data(config, vocab, split, rows) if text is None else of_text(text, vocab, config)
     screen = Console(highlight=False)
     total = marked = 0

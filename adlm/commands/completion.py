@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from adlm.cli import AXES, COMMANDS, Option, load, options_of, parser_of, short_forms
 from adlm.commands.plan import GPUS
-from adlm.models.sizes import SIZES
+from adlm.models.size import SIZES
 from adlm.registry import names
 
 BASH = """\

@@ -16,7 +16,7 @@ from adlm.data.corpus import open_vocab
 from adlm.data.sources import find_local
 from adlm.errors import UserError
 from adlm.measure import device_memory, matmul_flops, memory_bytes
-from adlm.models.sizes import memory_verdict, parameters
+from adlm.models.cost import memory_verdict, parameters
 from adlm.recipes import recipe as named
 
 EXTRAS = {

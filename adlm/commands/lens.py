@@ -21,7 +21,7 @@ from adlm.models import checkpoint
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
 from adlm.objectives.likelihood import evaluator, score, spread
-from adlm.process.anchors import Anchors, on_cpu
+from adlm.process.anchors import Anchors
 from adlm.progress import console
 from adlm.results import stamped, write_json
 from adlm.samplers import template
@@ -91,7 +91,7 @@ def start(
     index = spread(len(data), rows)
     batches = [data.batch(part) for part in np.array_split(index, max(1, len(index) // 64))]
     rule = Anchors(model.config.anchor, model.vocab)
-    table = on_cpu(net.table())
+    table = model.counts
     saved = checkpoint.load(checkpoint_or_run)
     path = Path(out) if out else saved.run / "eval" / "anchors.json"
     mask = model.vocab.mask
@@ -149,7 +149,7 @@ def harm(
 ) -> dict[str, Any]:
     """Anchor accuracy, bound and samples of the model with its anchors damaged."""
     objective = evaluator(model.config, model.vocab)
-    rule, table = Anchors(model.config.anchor, model.vocab), on_cpu(net.table())
+    rule, table = Anchors(model.config.anchor, model.vocab), model.counts
     with lens.damaged(net, name, dial, seed) as bridge:
         accuracy = lens.anchor_accuracy(
             net, bridge, batches, rule, table, model.vocab.mask, seed, model.device

@@ -15,7 +15,7 @@ from adlm.eval.likelihood import describe, sign
 from adlm.models import checkpoint
 from adlm.models.checkpoint import Checkpoint
 from adlm.models.hub import load_model
-from adlm.objectives.base import make
+from adlm.objectives.base import make_objective
 from adlm.objectives.likelihood import evaluator, score, spread
 from adlm.objectives.mdlm import of_bound
 from adlm.results import stamped, write_json
@@ -83,8 +83,8 @@ def start(
     chosen = choose(saved, data)
     rows = open_rows(chosen, split, saved.vocab)
     auto = estimator == "auto"
-    make_objective = evaluator if auto else lambda config, vocab: make(of_bound(config), vocab)
-    objective = make_objective(saved.config, saved.vocab)
+    own = evaluator if auto else lambda config, vocab: make_objective(of_bound(config), vocab)
+    objective = own(saved.config, saved.vocab)
     model = load_model(saved, where)
     found = score(model, objective, rows, spread(len(rows), limit), draws, seed, batch, where, how)
     if not math.isfinite(found.nll):

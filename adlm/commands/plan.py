@@ -9,13 +9,7 @@ from adlm.config import Config
 from adlm.data.corpus import open_vocab
 from adlm.errors import UserError, nearest
 from adlm.measure import device_memory, step_rate
-from adlm.models.sizes import (
-    flops_per_token,
-    head_share,
-    memory_verdict,
-    parameters,
-    training_flops,
-)
+from adlm.models.cost import flops_per_token, head_share, memory_verdict, parameters, training_flops
 from adlm.progress import duration
 
 

@@ -10,7 +10,7 @@ from adlm.commands.plan import GPUS, UTILISATION, amount
 from adlm.config import Config
 from adlm.data.vocab import nominal_size
 from adlm.measure import matmul_flops
-from adlm.models.sizes import parameters, training_flops
+from adlm.models.cost import parameters, training_flops
 from adlm.progress import duration
 
 LONG = 2 * 86400.0  # what takes longer here is told for GPUs

@@ -19,7 +19,7 @@ import torch
 from adlm import api, registry
 from adlm.config import Config
 from adlm.errors import UserError
-from adlm.models.sizes import flops_per_token
+from adlm.models.cost import flops_per_token
 from adlm.samplers import template
 from adlm.system import peak_memory_mib
 

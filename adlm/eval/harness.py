@@ -21,6 +21,7 @@ from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
 from adlm import api
+from adlm.nn.context import Context
 from adlm.objectives.likelihood import strata_variance
 from adlm.objectives.subs import log_probabilities
 from adlm.progress import Bar
@@ -113,7 +114,7 @@ class Harness(LM):
     def causal(self, x: torch.Tensor, start: int) -> tuple[float, bool]:
         net, vocab = self.model.network, self.model.vocab
         seen = torch.cat((torch.full_like(x[:, :1], vocab.bos), x[:, :-1]), dim=1)
-        log_p = log_probabilities(net.hidden(seen)[0, start:], net.head, vocab.mask)  # (n, V)
+        log_p = log_probabilities(net(seen).denoiser[0, start:], net.head, vocab.mask)  # (n, V)
         target = x[0, start:]
         nats = -log_p.gather(1, target[:, None]).cpu().double().sum()
         return float(nats), bool((log_p.argmax(dim=1) == target).all())
@@ -130,7 +131,7 @@ class Harness(LM):
         hidden[-1, start:] = True  # for the greedy question
         hidden = hidden.to(x.device)
         z = torch.where(hidden, vocab.mask, x)
-        states = net.hidden(z, wanted=hidden)  # (N, D)
+        states = net(z, Context(wanted=hidden)).denoiser  # (N, D)
         log_p = log_probabilities(states, net.head, vocab.mask)
         target = x.expand_as(z)[hidden]
         nll = -log_p.gather(1, target[:, None]).squeeze(1).cpu().double()

@@ -16,11 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from adlm.data.counts import CorpusCounts
 from adlm.device import autocast
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
+from adlm.nn.context import Context
+from adlm.nn.layout import Layout
 from adlm.objectives.subs import log_probabilities
-from adlm.process.anchors import Anchors, Table
+from adlm.process.anchors import Anchors
 from adlm.types import Batch
 
 BINS = 10  # of the calibration error
@@ -92,7 +95,7 @@ def by_ratio(
     models: dict[str, Denoiser],
     batches: list[Batch],
     rule: Anchors,
-    table: Table | None,
+    table: CorpusCounts | None,
     mask: int,
     ratios: list[float],
     seed: int,
@@ -133,16 +136,14 @@ def states(
     name: str, model: Denoiser, z: Tensor, segment: Tensor, at: Tensor
 ) -> Iterator[tuple[str, Tensor, nn.Linear]]:
     """(network, (N, D) states, their head) at the positions `at`."""
-    if isinstance(model, Anchored):
-        anchor, h = model.states(z, segment, wanted=at)
-        yield "anchor network", anchor[at], model.anchor_head
-        yield name, h, model.head
-    else:
-        yield name, model.hidden(z, segment, wanted=at), model.head
+    found = model(z, Context(Layout(model.causal, segment), wanted=at))
+    if isinstance(model, Anchored) and found.anchor is not None:
+        yield "anchor network", found.anchor[at], model.anchor_head
+    yield name, found.denoiser, model.head
 
 
 def bands(
-    batches: list[Batch], rule: Anchors, table: Table | None, count: int = 5
+    batches: list[Batch], rule: Anchors, table: CorpusCounts | None, count: int = 5
 ) -> list[dict[str, Any]]:
     """Share of anchors among tokens by frequency band: from the commonest fifth to the rarest.
 
@@ -247,7 +248,7 @@ def anchor_accuracy(
     bridge: Damaged,
     batches: list[Batch],
     rule: Anchors,
-    table: Table | None,
+    table: CorpusCounts | None,
     mask: int,
     seed: int,
     device: str,
@@ -257,7 +258,7 @@ def anchor_accuracy(
     right = total = 0
     for batch in batches:
         z, hidden = masked(batch, 0.5, mask, generator)
-        model.states(z.to(device), segments(batch).to(device))
+        model(z.to(device), Context(Layout(model.causal, segments(batch).to(device))))
         chosen = hidden & rule(batch.x, batch.valid, table)
         logits = model.anchor_head(bridge.seen[0][chosen.to(device)].float())
         logits[:, mask] = -torch.inf

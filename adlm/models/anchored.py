@@ -9,50 +9,40 @@ the pair is one D x D map,
 
     P (W_o h_a + b) + p  =  (P W_o) h_a + (P b + p),
 
-which is what is computed: no (B, L, V) array exists on the denoiser's path. `literal` is the same
-written out, for the tests.
+which is what is computed: no (B, L, V) array exists on the denoiser's path. `LiteralBridge` is the
+same written out, for the tests.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from adlm.config import ModelConfig
-from adlm.device import wide
-from adlm.models.denoiser import Denoiser
-from adlm.nn.cache import Cache
-from adlm.nn.layout import Layout
+from adlm.models.denoiser import Denoiser, States
+from adlm.nn.context import Context
 from adlm.nn.transformer import Trunk, flat
-from adlm.process.anchors import Table
 
 
-class States(NamedTuple):
-    """What both networks say of a batch."""
-
-    anchor: Tensor  # (B, L, D) input of the anchor head
-    denoiser: Tensor  # (B, L, D) input of the denoiser's head; (N, D) where only some are wanted
-
-
-class Bridge(Protocol):
-    """From the anchor network's hidden states to the denoiser's input."""
-
-    def __call__(self, h: Tensor, head: nn.Linear, embed: nn.Embedding) -> Tensor: ...
-    def literal(self, h: Tensor, head: nn.Linear, embed: nn.Embedding) -> Tensor: ...
-
-
-class LinearBridge(nn.Module):
-    """The paper's: raw anchor logits through Linear(V -> D), folded into one D x D map."""
+class LiteralBridge(nn.Module):
+    """The paper's, as written there: raw anchor logits, (B, L, V), through Linear(V -> D)."""
 
     def __init__(self, head: nn.Linear, width: int):
         super().__init__()
         self.project = nn.Linear(head.out_features, width)
         nn.init.normal_(self.project.weight, std=head.out_features**-0.5)
         nn.init.zeros_(self.project.bias)
+
+    def forward(self, h: Tensor, head: nn.Linear, embed: nn.Embedding) -> Tensor:
+        return self.project(head(h))
+
+
+class LinearBridge(LiteralBridge):
+    """The same folded into one D x D map."""
+
+    def __init__(self, head: nn.Linear, width: int):
+        super().__init__(head, width)
         self._kept: tuple[Tensor, Tensor, Tensor] | None = None  # of what weights, and the fold
 
     def folded(self, head: nn.Linear) -> tuple[Tensor, Tensor]:
@@ -84,10 +74,6 @@ class LinearBridge(nn.Module):
         matrix, bias = self.folded(head)
         return F.linear(h, matrix, bias.to(matrix.dtype))
 
-    def literal(self, h: Tensor, head: nn.Linear, embed: nn.Embedding) -> Tensor:
-        """The same with the logits written out: (B, L, V) -> (B, L, D)."""
-        return self.project(head(h))
-
 
 def _same(a: Tensor, b: Tensor) -> bool:
     return a.device == b.device and a.dtype == b.dtype and torch.equal(a, b)
@@ -105,8 +91,6 @@ class SoftmaxBridge(nn.Module):
     def forward(self, h: Tensor, head: nn.Linear, embed: nn.Embedding) -> Tensor:
         return self.project(head(h).softmax(dim=-1))
 
-    literal = forward
-
 
 class EmbeddingBridge(nn.Module):
     """The expected *input* embedding: masks filled in softly. It has no weights of its own."""
@@ -116,8 +100,6 @@ class EmbeddingBridge(nn.Module):
 
     def forward(self, h: Tensor, head: nn.Linear, embed: nn.Embedding) -> Tensor:
         return head(h).softmax(dim=-1) @ embed.weight
-
-    literal = forward
 
 
 class HiddenBridge(nn.Module):
@@ -132,10 +114,8 @@ class HiddenBridge(nn.Module):
     def forward(self, h: Tensor, head: nn.Linear, embed: nn.Embedding) -> Tensor:
         return self.project(h)
 
-    literal = forward
 
-
-BRIDGES = {
+BRIDGES: dict[str, type[nn.Module]] = {
     "linear": LinearBridge,
     "softmax": SoftmaxBridge,
     "embedding": EmbeddingBridge,
@@ -152,18 +132,11 @@ class Anchored(Denoiser):
     Example:
         >>> config = ModelConfig(width=8, blocks=1, heads=2, anchor_blocks=2)
         >>> model = Anchored(11, config, causal=False)
-        >>> model.states(torch.zeros(2, 5, dtype=torch.long)).anchor.shape
+        >>> model(torch.zeros(2, 5, dtype=torch.long)).anchor.shape
         torch.Size([2, 5, 8])
     """
 
-    def __init__(
-        self,
-        vocab_size: int,
-        config: ModelConfig,
-        causal: bool,
-        max_length: int = 1024,
-        needs_table: bool = False,
-    ):
+    def __init__(self, vocab_size: int, config: ModelConfig, causal: bool, max_length: int = 1024):
         super().__init__(vocab_size, config, causal, max_length, config.tied)
         self.anchor_trunk = Trunk(config, causal, max_length, config.anchor_blocks)
         self.anchor_head = nn.Linear(config.width, vocab_size)
@@ -175,71 +148,16 @@ class Anchored(Denoiser):
         self.residual = config.residual
         for weight in self.bridge.parameters() if self.residual else ():
             nn.init.zeros_(weight)  # at first the denoiser just goes on
-        for name in ("table_tokens", "table_rows") if needs_table else ():
-            self.register_buffer(name, torch.zeros(vocab_size, dtype=torch.float64))
-        if needs_table:
-            self.register_buffer("table_total", torch.zeros((), dtype=torch.float64))
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Anchored:
-        """Move or cast the network; its table stays fp64, beside it where that can be."""
-        kept = {n: self._buffers.pop(n) for n in list(self._buffers) if n.startswith("table_")}
-        super()._apply(fn, recurse)
-        place = wide(self.embed.weight.device)
-        self._buffers.update({n: None if t is None else t.to(place) for n, t in kept.items()})
-        return self
-
-    def table(self) -> Table | None:
-        """Counts of the training corpus, where the anchor rule needs them."""
-        if "table_total" not in self._buffers:
-            return None
-        return Table(*(self.get_buffer(f"table_{n}") for n in ("tokens", "rows", "total")))
-
-    def set_table(self, table: Table) -> None:
-        """Keep the training corpus's counts; they are saved with the weights."""
-        for name in ("tokens", "rows", "total"):
-            self.get_buffer(f"table_{name}").copy_(getattr(table, name))
-
-    def states(
-        self,
-        z: Tensor,
-        segment: Tensor | None = None,
-        sigma: Tensor | None = None,
-        cache: Cache | None = None,
-        literal: bool = False,
-        wanted: Tensor | None = None,
-    ) -> States:
-        """Hidden states of both networks; z: (B, L), wanted: (B, L) bool, of the denoiser's."""
-        layout = Layout(self.causal, segment)
-        return self.both(self.embed(z), layout, sigma, cache, flat(wanted), literal)
-
-    def both(
-        self,
-        h: Tensor,
-        layout: Layout,
-        sigma: Tensor | None = None,
-        cache: Cache | None = None,
-        at: Tensor | None = None,
-        literal: bool = False,
-    ) -> States:
-        """The same from input vectors: (B, L, D)."""
+    def forward(self, z: Tensor, context: Context = Context()) -> States:
+        """z: (B, L) tokens, or (B, L, D) input vectors; `wanted` are the denoiser's states."""
+        layout, sigma, cache = self.layout(context), context.sigma, context.cache
         first, second = cache.split(self.anchor_trunk.depth) if cache else (None, None)
-        stream = self.anchor_trunk(h, layout, sigma, first, finish=False)  # (B, L, D)
+        stream = self.anchor_trunk(self.embedded(z), layout, sigma, first, finish=False)
         anchor = self.anchor_trunk.finish(stream, self.anchor_trunk.condition(stream, sigma))
-        bridge: Bridge = self.bridge  # type: ignore[assignment]
-        bridged = (bridge.literal if literal else bridge)(anchor, self.anchor_head, self.embed)
+        bridged = self.bridge(anchor, self.anchor_head, self.embed)  # (B, L, D)
         bridged = bridged + stream if self.residual else bridged.to(stream.dtype)
-        denoised = self.trunk(bridged, layout, sigma, second, at=at)
+        denoised = self.trunk(bridged, layout, sigma, second, at=flat(context.wanted))
         if cache is not None and second is not None:
             cache.length = second.length
-        return States(anchor, denoised)
-
-    def flow(
-        self,
-        h: Tensor,
-        layout: Layout,
-        sigma: Tensor | None = None,
-        cache: Cache | None = None,
-        at: Tensor | None = None,
-    ) -> Tensor:
-        """The denoiser's hidden states from input vectors: (B, L, D) -> the same or (N, D) `at`."""
-        return self.both(h, layout, sigma, cache, at).denoiser
+        return States(denoised, anchor)

@@ -25,6 +25,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from adlm.config import Config, from_dict, to_dict
+from adlm.data.counts import CorpusCounts
 from adlm.data.lengths import Lengths
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
@@ -32,6 +33,7 @@ from adlm.system import sync
 
 MANIFEST = "manifest.json"
 FORMAT = 1
+COUNTS = "table_"  # how the names of the corpus's counts begin, beside the weights
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,20 @@ class Checkpoint:
         return self.path.parent.parent if self.path.parent.name == "checkpoints" else self.path
 
     def weights(self) -> dict[str, Tensor]:
-        return _tensors(self.path / "model.safetensors")
+        """The (averaged) weights of the network."""
+        return _without_counts(_tensors(self.path / "model.safetensors"))
+
+    def counts(self) -> CorpusCounts | None:
+        """How often tokens occur in the training corpus, where the anchor rule reads it."""
+        tensors = _tensors(self.path / "model.safetensors")
+        names = [COUNTS + name for name in ("tokens", "rows", "total")]
+        if names[-1] not in tensors:
+            return None
+        shapes = [(self.vocab.size,), (self.vocab.size,), ()]
+        for name, shape in zip(names, shapes, strict=True):
+            if name not in tensors or tuple(tensors[name].shape) != shape:
+                raise UserError(f"{self.path}: the tensor {name} must have shape {shape}")
+        return CorpusCounts(*(tensors[name].double() for name in names))
 
     def lengths(self) -> Lengths:
         """How long the training's rows are; older checkpoints do not say it."""
@@ -70,7 +85,7 @@ class Checkpoint:
         if not (self.path / "train.safetensors").is_file():
             raise UserError(f"{self.path} was exported for use only: it cannot be resumed")
         state = json.loads((self.path / "state.json").read_text(encoding="utf-8"))
-        return _tensors(self.path / "train.safetensors"), state
+        return _without_counts(_tensors(self.path / "train.safetensors")), state
 
 
 def save(
@@ -83,6 +98,7 @@ def save(
     state: dict[str, Any],
     keep: int,
     lengths: Lengths | None = None,
+    counts: CorpusCounts | None = None,
 ) -> Path:
     """Write checkpoints/step-N of a run and drop all but the `keep` newest."""
     home = run / "checkpoints"
@@ -95,9 +111,10 @@ def save(
         (work / "config.json").write_text(json.dumps(to_dict(config), indent=2), encoding="utf-8")
         vocab.save(work)
         if lengths is not None:
-            counts = json.dumps(lengths.counts.tolist())
-            (work / "lengths.json").write_text(counts, encoding="utf-8")
-        save_file(_plain(weights), work / "model.safetensors")
+            text = json.dumps(lengths.counts.tolist())
+            (work / "lengths.json").write_text(text, encoding="utf-8")
+        beside = {COUNTS + name: tensor for name, tensor in vars(counts).items()} if counts else {}
+        save_file(_plain(weights | beside), work / "model.safetensors")
         save_file(_plain(training), work / "train.safetensors")
         (work / "state.json").write_text(json.dumps(state), encoding="utf-8")
         files = {p.name: _describe(p) for p in sorted(work.iterdir())}
@@ -193,6 +210,10 @@ def _tensors(path: Path) -> dict[str, Tensor]:
         return load_file(path)
     except (SafetensorError, OSError) as error:
         raise UserError(f"{path} is not a safetensors file ({error})") from None
+
+
+def _without_counts(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {n: t for n, t in tensors.items() if not n.removeprefix("weights.").startswith(COUNTS)}
 
 
 def _plain(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -15,8 +15,8 @@ from adlm.data.sources import data_dirs
 from adlm.data.vocab import Vocab, file_vocab, gpt2_vocab
 from adlm.errors import UserError, need
 from adlm.models import hub
+from adlm.models.build import build_model
 from adlm.models.denoiser import Denoiser
-from adlm.models.sizes import build
 
 # of a block: GPT-2's name -> ours; its matrices are stored the other way round
 MATRICES = {
@@ -55,7 +55,7 @@ def load_gpt2(path: str, data_dir: str | None = None) -> tuple[Config, Vocab, De
     )
     tensors["wte.weight"] = tensors["wte.weight"][: vocab.size]  # some are padded with empty rows
     vocab_size = len(tensors["wte.weight"])
-    model = build(config, vocab_size)
+    model = build_model(config, vocab_size)
     hub.fill(model, translate(tensors, config), folder)
     if vocab.size > vocab_size:  # the mask, which GPT-2 has not: a row that is never read
         model = widen(model, config, vocab.size)
@@ -113,7 +113,7 @@ def translate(tensors: dict[str, Tensor], config: Config) -> dict[str, Tensor]:
 @torch.no_grad()
 def widen(model: Denoiser, config: Config, size: int) -> Denoiser:
     """The model with rows for new tokens, which start as the mean of the old ones."""
-    wide = build(config, size)
+    wide = build_model(config, size)
     old = model.state_dict()
     for name, tensor in wide.state_dict().items():
         have = old[name]

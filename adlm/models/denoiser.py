@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from torch import Tensor, nn
 
 from adlm.nn.cache import Cache
 from adlm.nn.config import TrunkConfig
+from adlm.nn.context import Context
 from adlm.nn.layout import Layout
 from adlm.nn.transformer import Trunk, flat
+
+
+@dataclass(frozen=True)
+class States:
+    """What a model says of a batch: the inputs of its heads."""
+
+    denoiser: Tensor  # (B, L, D), or (N, D) where only some are wanted
+    anchor: Tensor | None = None  # (B, L, D) of the anchor head, where there is one
 
 
 class Denoiser(nn.Module):
     """Embedding, trunk and vocabulary head.
 
-    `hidden` and `head` are separate, so that objectives and samplers build logits only at the
+    A pass gives states, not logits, so that objectives and samplers use `head` only at the
     positions where they need a number.
 
     Example:
@@ -49,38 +60,19 @@ class Denoiser(nn.Module):
         """An empty memory for causal decoding."""
         return Cache.empty(sum(t.depth for t in self.modules() if isinstance(t, Trunk)))
 
-    def hidden(
-        self,
-        z: Tensor,
-        segment: Tensor | None = None,
-        sigma: Tensor | None = None,
-        cache: Cache | None = None,
-        wanted: Tensor | None = None,
-    ) -> Tensor:
-        """z: (B, L) tokens, segment: (B, L) or None, sigma: (B,) or None -> (B, L, D).
+    def forward(self, z: Tensor, context: Context = Context()) -> States:
+        """z: (B, L) tokens, or (B, L, D) input vectors instead of them."""
+        c, layout, at = context, self.layout(context), flat(context.wanted)
+        return States(self.trunk(self.embedded(z), layout, c.sigma, c.cache, at=at))
 
-        With `wanted`, (B, L) bool, only the states there: (N, D), for less work.
-        """
-        layout = Layout(self.causal, segment)
-        return self.flow(self.embed(z), layout, sigma, cache, flat(wanted))
+    def embedded(self, z: Tensor) -> Tensor:
+        """(B, L) tokens -> (B, L, D); input vectors stay as they are."""
+        return z if z.is_floating_point() else self.embed(z)
 
-    def flow(
-        self,
-        h: Tensor,
-        layout: Layout,
-        sigma: Tensor | None = None,
-        cache: Cache | None = None,
-        at: Tensor | None = None,
-    ) -> Tensor:
-        """The same from input vectors instead of tokens: (B, L, D) -> (B, L, D), or (N, D) `at`."""
-        return self.trunk(h, layout, sigma, cache, at=at)
+    def layout(self, context: Context) -> Layout:
+        """The layout of a pass: the model's own where none is given."""
+        return context.layout or Layout(self.causal)
 
-    def logits(
-        self,
-        z: Tensor,
-        segment: Tensor | None = None,
-        sigma: Tensor | None = None,
-        cache: Cache | None = None,
-    ) -> Tensor:
-        """Raw logits at every position: (B, L, V)."""
-        return self.head(self.hidden(z, segment, sigma, cache))
+    def logits(self, z: Tensor, context: Context = Context()) -> Tensor:
+        """Raw logits: (B, L, V), or (N, V) where only some positions are wanted."""
+        return self.head(self(z, context).denoiser)

@@ -7,16 +7,15 @@ from pathlib import Path
 from torch import Tensor
 
 from adlm.errors import UserError
+from adlm.models.build import build_model
 from adlm.models.checkpoint import Checkpoint
 from adlm.models.denoiser import Denoiser
-from adlm.models.sizes import build
 
 
 def load_model(saved: Checkpoint, device: str = "cpu") -> Denoiser:
     """The network of a checkpoint with its (averaged) weights, ready for evaluation."""
-    tensors = saved.weights()
-    model = build(saved.config, saved.vocab.size, table="table_total" in tensors)
-    fill(model, tensors, saved.path)
+    model = build_model(saved.config, saved.vocab.size)
+    fill(model, saved.weights(), saved.path)
     return model.to(device).eval()
 
 

@@ -66,6 +66,16 @@ def pick(h: Tensor, at: Tensor | None) -> Tensor:
     return h if at is None else h.flatten(0, 1).index_select(0, at)
 
 
+def each(change: Tensor, at: Tensor | None = None, length: int = 0) -> Tensor:
+    """Spread a modulation of rows, (B, X), or of positions, (B, L, X), over the states it changes.
+
+    Returns (B, 1, X) or (B, L, X); with `at`, (N,) flat positions b L + l, (N, X).
+    """
+    if change.ndim == 3:
+        return pick(change, at)
+    return change[:, None] if at is None else change[at // length]
+
+
 class Block(nn.Module):
     """h + conv(h), then h + attention(norm(h)), then h + mlp(norm(h)).
 
@@ -104,10 +114,9 @@ class Block(nn.Module):
             h = pick(h, at) + self.dropout(self.attention(qkv, turn, mask, causal, cache, at))
             inner = norm_linear(h, self.norm2, self.up)  # (B, L, mlp D)
             return h + self.dropout(gelu_linear(inner, self.down))
-        b1, a1, *rest = self.modulation(c)[:, None, :].chunk(6, dim=-1)  # each (B, 1, D)
-        if at is not None:
-            rest = [x[at // h.shape[1], 0] for x in rest]  # each (N, D)
-        g1, b2, a2, g2 = rest
+        change = self.modulation(c)  # (B, 6 D) or (B, L, 6 D)
+        b1, a1, *_ = each(change).chunk(6, dim=-1)  # each (B, 1, D) or (B, L, D)
+        _, _, g1, b2, a2, g2 = each(change, at, h.shape[1]).chunk(6, dim=-1)  # or (N, D)
         qkv = self.attention.qkv(self.norm1(h) * (1 + a1) + b1)
         h = pick(h, at) + g1 * self.dropout(self.attention(qkv, turn, mask, causal, cache, at))
         inner = self.up(self.norm2(h) * (1 + a2) + b2)  # (B, L, mlp D)

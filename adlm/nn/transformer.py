@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from adlm.nn.block import Block
+from adlm.nn.block import Block, each
 from adlm.nn.cache import Cache
 from adlm.nn.config import TrunkConfig
 from adlm.nn.layout import Layout
@@ -26,13 +26,12 @@ class TimeEmbedding(nn.Module):
         self.outer = nn.Linear(size, size)
 
     def forward(self, sigma: Tensor) -> Tensor:
-        """sigma: (B,) -> (B, size)."""
+        """sigma: (B,) or (B, L) -> (B, size) or (B, L, size)."""
         half = TIME_FREQUENCIES // 2
         steps = torch.arange(half, dtype=torch.float32, device=sigma.device)
-        phase = sigma[:, None].float() * torch.exp(-math.log(10_000) * steps / half)
-        waves = torch.cat((phase.cos(), phase.sin()), dim=-1).to(
-            self.inner.weight.dtype
-        )  # (B, 256)
+        phase = sigma[..., None].float() * torch.exp(-math.log(10_000) * steps / half)
+        waves = torch.cat((phase.cos(), phase.sin()), dim=-1)  # (..., 256)
+        waves = waves.to(self.inner.weight.dtype)
         return F.silu(self.outer(F.silu(self.inner(waves))))
 
 
@@ -91,7 +90,7 @@ class Trunk(nn.Module):
         finish: bool = True,
         at: Tensor | None = None,
     ) -> Tensor:
-        """h: (B, L, D) -> (B, L, D); sigma: (B,) noise level, only with time modulation.
+        """h: (B, L, D) -> (B, L, D); sigma: noise level, (B,) or (B, L), with time modulation.
 
         Without `finish` the residual stream itself, before the final norm. With `at`, (N,) flat
         positions b L + l, only their states, (N, D): elsewhere the last block stops at attention.
@@ -115,20 +114,21 @@ class Trunk(nn.Module):
             cache.length = end
         if not finish:
             return h
-        return self.finish(h, c, None if at is None else at // (end - start))
+        return self.finish(h, c, at, end - start)
 
     def condition(self, h: Tensor, sigma: Tensor | None) -> Tensor | None:
-        """(B, time) embedding of the noise level."""
+        """(B, time) or (B, L, time) embedding of the noise level."""
         if self.time is None:
             return None
         return self.time(sigma if sigma is not None else h.new_zeros(len(h)))
 
-    def finish(self, h: Tensor, c: Tensor | None, row: Tensor | None = None) -> Tensor:
-        """The final norm; row: (N,) of each state where h is (N, D)."""
+    def finish(
+        self, h: Tensor, c: Tensor | None, at: Tensor | None = None, length: int = 0
+    ) -> Tensor:
+        """The final norm; at: (N,) flat positions of the states where h is (N, D)."""
         h = self.norm(h)
         if self.modulation is not None and c is not None:
-            change = self.modulation(c)  # (B, 2 D)
-            shift, scale = (change[:, None] if row is None else change[row]).chunk(2, dim=-1)
+            shift, scale = each(self.modulation(c), at, length).chunk(2, dim=-1)
             h = h * (1 + scale) + shift
         return h
 

@@ -14,25 +14,26 @@ from dataclasses import replace
 from functools import cached_property
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from adlm.config import Config
 from adlm.data.vocab import Vocab
+from adlm.device import wide
 from adlm.errors import UserError
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
 from adlm.objectives.ar import Autoregressive
-from adlm.objectives.base import Base, cross_entropy
+from adlm.objectives.base import Objective
 from adlm.objectives.mdlm import MaskedDiffusion
 from adlm.process.anchors import Anchors
 from adlm.registry import register
 from adlm.types import Batch, Noise, Score, View
 
 
-class AnchoredObjective:
+class AnchoredObjective(Objective):
     """A base objective with the anchor loss beside it."""
 
-    base_class: type[Base]
+    base_class: type[Objective]
 
     def __init__(self, config: Config, vocab: Vocab):
         if not config.model.anchor_blocks:
@@ -40,18 +41,18 @@ class AnchoredObjective:
                 f"the objective {config.objective} needs an anchor network: "
                 "model.anchor_blocks must be at least 1, found 0"
             )
-        self.base = self.base_class(config, vocab)  # type: ignore[call-arg]
-        self.estimator = self.base.estimator  # type: ignore[attr-defined]
-        self.bound = self.base.bound  # type: ignore[attr-defined]
+        super().__init__(config, vocab)
+        self.base = self.base_class(config, vocab)
+        self.estimator, self.bound = self.base.estimator, self.base.bound
         self.config, self.vocab = config.anchor, vocab
 
     @cached_property
     def anchors(self) -> Anchors:
-        """The rule; scoring does without it."""
+        """Make the rule when it is first needed: scoring does without it."""
         return Anchors(self.config, self.vocab)
 
     def noise(self, rows: int, length: int, generator: torch.Generator) -> Noise | None:
-        made = self.base.noise(rows, length, generator)  # type: ignore[attr-defined]
+        made = self.base.noise(rows, length, generator)
         if self.config.every == 1:
             return made
         shift = torch.rand(rows, generator=generator)
@@ -67,29 +68,34 @@ class AnchoredObjective:
             return gamma * progress / warmup
         return gamma * (until - progress) / (until - warmup) if self.config.fade else gamma
 
+    def view(self, batch: Batch, noise: Noise | None) -> View:
+        return self.base.view(batch, noise)
+
+    def loss(self, h: Tensor, head: nn.Linear, view: View) -> tuple[Tensor, Tensor]:
+        return self.base.loss(h, head, view)
+
     def score(
-        self, model: Denoiser, batch: Batch, noise: Noise | None, progress: float = 1.0
+        self, model: Denoiser, batch: Batch, noise: Noise | None, anchor: bool = False
     ) -> Score:
         assert isinstance(model, Anchored)
-        mask = self.base.mask
-        view = self.base.view(batch, noise)
-        states = model.states(view.z, view.segment, view.sigma, wanted=view.wanted)
-        total, rows = cross_entropy(
-            states.denoiser, model.head, batch.x, view.wanted, view.weight, mask
-        )
-        gamma = self.gamma(progress)
-        if not (model.training and gamma):
-            return Score(total, rows)
-        chosen = self.thinned(self.supervised(batch, view, model), noise)
-        extra, anchor = cross_entropy(
-            states.anchor[chosen], model.anchor_head, batch.x, chosen, view.weight, mask
-        )
+        view = self.view(batch, noise)
+        states = model(view.z, replace(view.context, wanted=view.wanted))
+        bound, nats = self.loss(states.denoiser, model.head, view)
+        score = Score(bound, view.by_row(nats))
+        if not anchor:
+            return score
+        assert states.anchor is not None
+        chosen = replace(view, wanted=self.thinned(self.supervised(batch, view), noise))
+        extra, nats = super().loss(states.anchor[chosen.wanted], model.anchor_head, chosen)
         every = self.config.every
-        return Score(total + gamma * every * extra, rows, every * anchor)
+        return replace(score, anchor=every * extra, anchor_rows=every * chosen.by_row(nats))
 
-    def supervised(self, batch: Batch, view: View, model: Anchored) -> Tensor:
+    def supervised(self, batch: Batch, view: View) -> Tensor:
         """(B, L) positions that the anchor loss is about."""
-        chosen = self.anchors(batch.x, batch.valid, model.table())
+        place = wide(batch.x.device)
+        if self.counts is not None and self.counts.tokens.device != place:
+            self.counts = self.counts.to(place)  # once
+        chosen = self.anchors(batch.x, batch.valid, self.counts)
         return chosen & view.wanted if self.config.positions == "masked" else chosen
 
     def thinned(self, chosen: Tensor, noise: Noise | None) -> Tensor:

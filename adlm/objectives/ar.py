@@ -7,7 +7,9 @@ from torch import Tensor
 
 from adlm.config import Config
 from adlm.data.vocab import Vocab
-from adlm.objectives.base import Base
+from adlm.nn.context import Context
+from adlm.nn.layout import Layout
+from adlm.objectives.base import Objective
 from adlm.registry import register
 from adlm.types import Batch, Noise, View
 
@@ -30,7 +32,7 @@ def shift_right(x: Tensor, segment: Tensor | None, bos: int) -> Tensor:
 
 
 @register("objective", "ar")
-class Autoregressive(Base):
+class Autoregressive(Objective):
     """Next-token prediction."""
 
     causal = True
@@ -39,7 +41,8 @@ class Autoregressive(Base):
     estimator = "exact: chain rule, one pass"
 
     def __init__(self, config: Config, vocab: Vocab):
-        self.bos, self.mask = vocab.bos, vocab.mask
+        super().__init__(config, vocab)
+        self.bos = vocab.bos
 
     def noise(self, rows: int, length: int, generator: torch.Generator) -> None:
         return None
@@ -47,4 +50,5 @@ class Autoregressive(Base):
     def view(self, batch: Batch, noise: Noise | None) -> View:
         ones = torch.ones(len(batch), device=batch.x.device)
         seen = shift_right(batch.x, batch.segment, self.bos)
-        return View(seen, batch.valid, ones, batch.segment)
+        context = Context(Layout(self.causal, batch.segment))
+        return View(seen, batch.x, batch.valid, ones, context=context)

@@ -6,74 +6,69 @@ draws nothing itself, so the same numbers come out whatever the batch, the proce
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from adlm import registry
 from adlm.config import Config
+from adlm.data.counts import CorpusCounts
 from adlm.data.vocab import Vocab
-from adlm.device import wide
 from adlm.models.denoiser import Denoiser
 from adlm.nn.linear_ce import linear_cross_entropy
 from adlm.types import Batch, Noise, Score, View
 
 
-class Objective(Protocol):
-    """One way to score text with a model."""
+class Objective(ABC):
+    """One way to score text with a model: what the network is shown, and what its answer costs.
+
+    A subclass says what is drawn (`noise`) and what is shown (`view`); where the cost is not a
+    weighted cross-entropy it overrides `loss`. Anchoring wraps around all three.
+    """
 
     causal: bool  # which mask the trunk needs
     exact: bool  # is the score the NLL itself?
     bound: bool  # or at least an upper bound of it?
     estimator: str  # how the score is computed, in a few words
+    counts: CorpusCounts | None = None  # of the training corpus, where an anchor rule reads them
 
+    def __init__(self, config: Config, vocab: Vocab):
+        self.mask = vocab.mask
+
+    @abstractmethod
     def noise(self, rows: int, length: int, generator: torch.Generator) -> Noise | None:
-        """The randomness for one global batch of training rows."""
-        ...
+        """Draw the randomness for one global batch of training rows."""
 
-    def score(
-        self, model: Denoiser, batch: Batch, noise: Noise | None, progress: float = 1.0
-    ) -> Score:
-        """Nats of each row, and what is minimised; `progress` is the share of training done."""
-        ...
-
-
-class Base:
-    """The common part of plain objectives: a view of the batch, and its cross-entropy.
-
-    A subclass says what the network is shown (`view`); anchoring wraps around the same view.
-    """
-
-    mask: int
-
+    @abstractmethod
     def view(self, batch: Batch, noise: Noise | None) -> View:
-        raise NotImplementedError
+        """Return what the network is shown, and which of its predictions are scored."""
+
+    def loss(self, h: Tensor, head: nn.Linear, view: View) -> tuple[Tensor, Tensor]:
+        """Return sum_n weight_n nats_n with gradients, and nats: (N,) without weight or gradients.
+
+        h: (N, D) states of the wanted positions. nats_n = -log p(x_n), the mask left out of p.
+        """
+        x = view.x[view.wanted]
+        return linear_cross_entropy(h, head.weight, head.bias, x, view.scale, self.mask)
 
     def score(
-        self, model: Denoiser, batch: Batch, noise: Noise | None, progress: float = 1.0
+        self, model: Denoiser, batch: Batch, noise: Noise | None, anchor: bool = False
     ) -> Score:
+        """Score each row; `anchor` asks for the anchor loss too, where there is one."""
         view = self.view(batch, noise)
-        h = model.hidden(view.z, view.segment, view.sigma, wanted=view.wanted)  # (N, D)
-        total, rows = cross_entropy(h, model.head, batch.x, view.wanted, view.weight, self.mask)
-        return Score(total, rows)
+        states = model(view.z, replace(view.context, wanted=view.wanted))
+        bound, nats = self.loss(states.denoiser, model.head, view)
+        return Score(bound, view.by_row(nats))
+
+    def gamma(self, progress: float) -> float:
+        """Weight of the anchor loss when a share `progress` of the training is done."""
+        return 0.0
 
 
-def make(config: Config, vocab: Vocab) -> Objective:
-    """The objective that a configuration names."""
-    return registry.lookup("objective", config.objective)(config, vocab)
-
-
-def cross_entropy(
-    h: Tensor, head: nn.Linear, x: Tensor, wanted: Tensor, weight: Tensor, forbid: int
-) -> tuple[Tensor, Tensor]:
-    """Weighted cross-entropy at the wanted positions only: (sum with gradients, (B,) by row).
-
-    h: (N, D) states of the wanted positions, x and wanted: (B, L), weight: (B,).
-    """
-    row = wanted.nonzero()[:, 0]  # (N,) the row of each prediction
-    scale = weight[row]
-    total, nll = linear_cross_entropy(h, head.weight, head.bias, x[wanted], scale, forbid)
-    place = wide(x.device)
-    rows = torch.zeros(len(x), dtype=torch.float64, device=place)  # fp64: order is no matter
-    return total, rows.index_add_(0, row.to(place), (nll * scale).to(place).double())
+def make_objective(config: Config, vocab: Vocab, counts: CorpusCounts | None = None) -> Objective:
+    """Build the objective that a configuration names; `counts` are for the anchor rule."""
+    made = registry.lookup("objective", config.objective)(config, vocab)
+    made.counts = counts
+    return made

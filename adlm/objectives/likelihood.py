@@ -22,7 +22,7 @@ from adlm.data.pack import Rows
 from adlm.data.vocab import Vocab
 from adlm.device import autocast
 from adlm.models.denoiser import Denoiser
-from adlm.objectives.base import Objective, make
+from adlm.objectives.base import Objective, make_objective
 from adlm.objectives.mdlm import of_bound
 from adlm.progress import Bar
 from adlm.types import Noise
@@ -113,7 +113,8 @@ def evaluator(config: Config, vocab: Vocab) -> Objective:
     process = config.process
     timed = process.conditioned or process.steps > 0
     masking = "bernoulli" if timed else "exact-k"
-    return make(replace(config, process=replace(process, masking=masking, eps=0.0)), vocab)
+    process = replace(process, masking=masking, eps=0.0)
+    return make_objective(replace(config, process=process), vocab)
 
 
 def row_noise(seed: int, row: int, draws: int, length: int) -> Noise:

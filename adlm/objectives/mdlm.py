@@ -17,7 +17,9 @@ from adlm import registry
 from adlm.config import Config
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
-from adlm.objectives.base import Base
+from adlm.nn.context import Context
+from adlm.nn.layout import Layout
+from adlm.objectives.base import Objective
 from adlm.process.mask import discrete
 from adlm.process.schedule import make_schedule
 from adlm.process.times import make_times
@@ -27,15 +29,15 @@ from adlm.types import Batch, Noise, Noised, View
 
 
 @register("objective", "mdlm")
-class MaskedDiffusion(Base):
+class MaskedDiffusion(Objective):
     """Restore all hidden tokens at once."""
 
     causal = False
     exact = False
 
     def __init__(self, config: Config, vocab: Vocab):
+        super().__init__(config, vocab)
         process = config.process
-        self.mask = vocab.mask
         self.schedule = make_schedule(process.schedule)
         self.times = make_times(process.times)
         self.weight = make_weight(process.weight)
@@ -93,7 +95,9 @@ class MaskedDiffusion(Base):
         segment = batch.segment
         if segment is None and not bool(batch.valid.all()):
             segment = torch.where(batch.valid, 0, -1)
-        return View(noised.z, noised.masked, self.weight(noised.weight), segment, sigma)
+        context = Context(Layout(self.causal, segment), sigma)
+        weight = self.weight(noised.weight)
+        return View(noised.z, batch.x, noised.masked, weight, t, context)
 
 
 def of_bound(config: Config) -> Config:

@@ -9,51 +9,18 @@ and checks what a user's own function returns. A rule that reads the corpus tabl
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from adlm import registry
 from adlm.config import AnchorConfig
-from adlm.data.pack import Rows
+from adlm.data.counts import CorpusCounts
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.registry import register
 
-
-@dataclass(frozen=True)
-class Table:
-    """How often tokens occur in the training corpus."""
-
-    tokens: Tensor  # (V,) float64: occurrences
-    rows: Tensor  # (V,) float64: rows that have the token
-    total: Tensor  # () float64: rows
-
-    @classmethod
-    def count(cls, rows: Rows, vocab_size: int, chunk: int = 4096) -> Table:
-        """Count the training rows, a chunk at a time."""
-        tokens, having = np.zeros(vocab_size), np.zeros(vocab_size)
-        for low in range(0, len(rows), chunk):
-            batch = rows.batch(np.arange(low, min(low + chunk, len(rows))))
-            x = torch.where(batch.valid, batch.x, -1).numpy()
-            tokens += np.bincount(x[x >= 0], minlength=vocab_size)
-            ordered = np.sort(x, axis=1)
-            new = np.ones_like(ordered, dtype=bool)
-            new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-            first = ordered[new]  # each token once a row
-            having += np.bincount(first[first >= 0], minlength=vocab_size)
-        made = (torch.from_numpy(tokens), torch.from_numpy(having))
-        return cls(*made, torch.tensor(float(len(rows)), dtype=torch.float64))
-
-
-def on_cpu(table: Table | None) -> Table | None:
-    """The counts where data are read."""
-    return None if table is None else Table(*(t.cpu() for t in vars(table).values()))
-
-
-Rule = Callable[[Tensor, Tensor, AnchorConfig, Table | None], Tensor]
+Rule = Callable[[Tensor, Tensor, AnchorConfig, CorpusCounts | None], Tensor]
 
 
 def needs_table(rule: Rule) -> Rule:
@@ -84,13 +51,13 @@ def occurrences(x: Tensor, valid: Tensor) -> Tensor:
 
 
 @register("anchors", "count")
-def count(x: Tensor, valid: Tensor, config: AnchorConfig, table: Table | None) -> Tensor:
+def count(x: Tensor, valid: Tensor, config: AnchorConfig, table: CorpusCounts | None) -> Tensor:
     """The paper's rule: tokens that occur at most tau times in their row."""
     return occurrences(x, valid) <= config.tau
 
 
 @register("anchors", "frequency")
-def frequency(x: Tensor, valid: Tensor, config: AnchorConfig, table: Table | None) -> Tensor:
+def frequency(x: Tensor, valid: Tensor, config: AnchorConfig, table: CorpusCounts | None) -> Tensor:
     """Tokens whose share of their row is at most `share`."""
     length = valid.sum(dim=1, keepdim=True)
     return occurrences(x, valid) <= config.share * length
@@ -98,7 +65,7 @@ def frequency(x: Tensor, valid: Tensor, config: AnchorConfig, table: Table | Non
 
 @register("anchors", "corpus")
 @needs_table
-def corpus(x: Tensor, valid: Tensor, config: AnchorConfig, table: Table | None) -> Tensor:
+def corpus(x: Tensor, valid: Tensor, config: AnchorConfig, table: CorpusCounts | None) -> Tensor:
     """The rarest tokens of the training corpus, up to `share` of all its tokens."""
     assert table is not None
     counts = table.tokens
@@ -111,7 +78,7 @@ def corpus(x: Tensor, valid: Tensor, config: AnchorConfig, table: Table | None) 
 
 @register("anchors", "tfidf")
 @needs_table
-def tfidf(x: Tensor, valid: Tensor, config: AnchorConfig, table: Table | None) -> Tensor:
+def tfidf(x: Tensor, valid: Tensor, config: AnchorConfig, table: CorpusCounts | None) -> Tensor:
     """The `share` of a row's tokens with the highest count * log(rows / rows with the token).
 
     Tokens of one score are in or out together, so a little more than the share may be in.
@@ -126,13 +93,13 @@ def tfidf(x: Tensor, valid: Tensor, config: AnchorConfig, table: Table | None) -
 
 
 @register("anchors", "all")
-def every(x: Tensor, valid: Tensor, config: AnchorConfig, table: Table | None) -> Tensor:
+def every(x: Tensor, valid: Tensor, config: AnchorConfig, table: CorpusCounts | None) -> Tensor:
     """Every token: plain deep supervision, the control for any choice of anchors."""
     return torch.ones_like(valid)
 
 
 @register("anchors", "none")
-def none(x: Tensor, valid: Tensor, config: AnchorConfig, table: Table | None) -> Tensor:
+def none(x: Tensor, valid: Tensor, config: AnchorConfig, table: CorpusCounts | None) -> Tensor:
     """No token."""
     return torch.zeros_like(valid)
 
@@ -155,12 +122,11 @@ class Anchors:
         self.size = vocab.size
         self.reads_table = getattr(self.rule, "needs_table", False)
         if ":" in config.rule:  # a user's function: see now that it works
-            ones = torch.ones(self.size, dtype=torch.float64)
             for rows, length in ((1, 4), (3, 7)):
                 sample = torch.arange(rows * length).view(rows, length) % self.size
-                self(sample, sample >= 0, Table(ones, ones, torch.tensor(float(self.size))))
+                self(sample, sample >= 0, CorpusCounts.even(self.size))
 
-    def __call__(self, x: Tensor, valid: Tensor, table: Table | None = None) -> Tensor:
+    def __call__(self, x: Tensor, valid: Tensor, table: CorpusCounts | None = None) -> Tensor:
         """x: (B, L) clean tokens, valid: (B, L) -> (B, L) bool; worked out where the table is."""
         here = x.device
         if self.reads_table:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from adlm import device as devices
 from adlm.models.denoiser import Denoiser
+from adlm.nn.context import Context
 from adlm.nn.layout import Layout
 from adlm.reasoning.sequence import Sequence
 
@@ -59,7 +60,8 @@ def _run(
     cache = model.new_cache()
     said = torch.full_like(ids, eos)
     done = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
-    h = model.flow(model.embed(ids[:, :start]), Layout(True), cache=cache)[:, -1]  # (B, D)
+    context = Context(Layout(True), cache=cache)
+    h = model(ids[:, :start], context).denoiser[:, -1]  # (B, D)
     for t in range(start, ids.shape[1]):
         said[:, t] = model.head(h).argmax(dim=-1)
         ids[:, t] = torch.where(given[:, t], ids[:, t], said[:, t])
@@ -67,7 +69,7 @@ def _run(
         if done.all() or t + 1 == ids.shape[1]:
             break
         x = torch.where(thought[:, t, None], h, model.embed(ids[:, t]))  # (B, D)
-        h = model.flow(x[:, None], Layout(True), cache=cache)[:, -1]
+        h = model(x[:, None], context).denoiser[:, -1]
     return said
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from adlm.models.denoiser import Denoiser
+from adlm.nn.context import Context
 from adlm.nn.layout import Layout
 from adlm.nn.linear_ce import linear_cross_entropy
 from adlm.reasoning.sequence import IGNORE, Rows
@@ -21,13 +22,13 @@ def hidden(model: Denoiser, rows: Rows) -> Tensor:
     x = model.embed(rows.ids)
     columns = rows.columns
     if not columns:
-        return model.flow(x, Layout(True, rows.segment))
+        return model(x, Context(Layout(True, rows.segment))).denoiser
 
     cache = model.new_cache()
 
     def run(part: Tensor, end: int) -> Tensor:
         seen = None if rows.segment is None else rows.segment[:, :end]
-        return model.flow(part, Layout(True, seen), cache=cache)
+        return model(part, Context(Layout(True, seen), cache=cache)).denoiser
 
     parts = [run(x[:, : columns.start], columns.start)]
     for column in columns:
@@ -40,10 +41,10 @@ def hidden(model: Denoiser, rows: Rows) -> Tensor:
 def naive(model: Denoiser, rows: Rows) -> Tensor:
     """The same by one whole pass for every thought."""
     inputs = list(model.embed(rows.ids).unbind(1))  # L of (B, D)
-    layout = Layout(True, rows.segment)
+    context = Context(Layout(True, rows.segment))
     for column in rows.columns:
-        inputs[column] = model.flow(torch.stack(inputs, 1), layout)[:, column - 1]
-    return model.flow(torch.stack(inputs, 1), layout)
+        inputs[column] = model(torch.stack(inputs, 1), context).denoiser[:, column - 1]
+    return model(torch.stack(inputs, 1), context).denoiser
 
 
 def loss(model: Denoiser, rows: Rows) -> tuple[Tensor, int]:

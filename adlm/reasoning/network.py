@@ -13,8 +13,9 @@ from adlm.config import Config, DataConfig, ModelConfig, OptimConfig, TrainConfi
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.models import checkpoint, convert, hub
+from adlm.models.build import build_model
 from adlm.models.denoiser import Denoiser
-from adlm.models.sizes import build, resize
+from adlm.models.size import resize
 from adlm.reasoning.plan import Plan
 from adlm.reasoning.vocab import SPECIAL, open_tokenizer, special, with_special
 from adlm.recipes.anchoring import anchored
@@ -79,7 +80,7 @@ def lengthened(config: Config, model: Denoiser | None, length: int, path: str | 
 def fresh(config: Config, vocab: Vocab, base: Denoiser | None, seed: int) -> Denoiser:
     """The network at the start of the training, with room for the run's longest row."""
     torch.manual_seed(seed)
-    model = build(config, vocab.size)
+    model = build_model(config, vocab.size)
     if base is None:
         nn.init.normal_(model.embed.weight, std=0.02)
     else:

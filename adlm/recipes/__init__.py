@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adlm.config import Config
-from adlm.models.sizes import resize
+from adlm.models.size import resize
 from adlm.registry import lookup
 
 

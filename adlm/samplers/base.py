@@ -120,12 +120,10 @@ class Canvas:
         rows = wanted.nonzero()[:, 0].to(self.z.device)
         seen = self.z[rows][:, self.window].to(self.device)
         with torch.no_grad(), devices.autocast(self.precision, self.device):
-            if isinstance(self.model, Anchored):
-                anchor, h = self.model.states(seen)
-                self._anchor = self._keep(self._anchor, rows, anchor)
-            else:
-                h = self.model.hidden(seen)
-        self._hidden = self._keep(self._hidden, rows, h)
+            states = self.model(seen)
+        if states.anchor is not None:
+            self._anchor = self._keep(self._anchor, rows, states.anchor)
+        self._hidden = self._keep(self._hidden, rows, states.denoiser)
         self.nfe += wanted
         self._stale &= ~wanted
 

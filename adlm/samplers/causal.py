@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from adlm import device as devices
+from adlm.nn.context import Context
 from adlm.samplers.base import Canvas, Watch
 
 
@@ -27,7 +28,7 @@ def run_causal(
     for position in range(length):
         with torch.no_grad(), devices.autocast(canvas.precision, canvas.device):
             shown = (seen[:, -1:] if cached else seen).to(canvas.device)
-            h = canvas.model.hidden(shown, cache=cache)[:, -1]  # (B, D)
+            h = canvas.model(shown, Context(cache=cache)).denoiser[:, -1]  # (B, D)
             logits = canvas.model.head(h).to(device)
         canvas.nfe += 1
         canvas.heads += batch

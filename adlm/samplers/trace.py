@@ -11,10 +11,10 @@ from torch import Tensor
 
 from adlm import registry
 from adlm.config import AnchorConfig, Config
+from adlm.data.counts import CorpusCounts
 from adlm.data.vocab import Vocab
-from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
-from adlm.process.anchors import Anchors, Table, on_cpu
+from adlm.process.anchors import Anchors
 from adlm.samplers.base import Canvas
 
 RARE = 0.3  # share of all tokens that the rarest ones make up
@@ -66,7 +66,9 @@ class Trace:
                 z[event.position] = self.vocab.mask if event.token is None else event.token
         return z
 
-    def mark_anchors(self, model: Denoiser, config: Config) -> None:
+    def mark_anchors(
+        self, model: Denoiser, config: Config, counts: CorpusCounts | None = None
+    ) -> None:
         """Find the anchors among the final tokens by the checkpoint's own rule.
 
         In short rows the paper's rule takes nearly every token. Where more than half would be
@@ -74,12 +76,11 @@ class Trace:
         """
         x = torch.from_numpy(np.stack([self.tokens(row) for row in range(len(self.events))]))
         every = torch.ones_like(x, dtype=torch.bool)
-        table = model.table() if isinstance(model, Anchored) else None
         name = config.anchor.rule
         own = Anchors(config.anchor, self.vocab) if registry.at_hand("anchors", name) else None
         # the counts may be missing in this checkpoint
-        if own and (table is not None or not own.reads_table):
-            chosen = own(x, every, on_cpu(table))
+        if own and (counts is not None or not own.reads_table):
+            chosen = own(x, every, counts)
             self.rule = f"anchor by the rule {name}"
             self.anchors = chosen.numpy()
             if chosen.float().mean() <= 0.5:
@@ -118,10 +119,10 @@ class Trace:
 
 
 @torch.no_grad()
-def expected(model: Denoiser, x: Tensor, mask: int) -> Table:
+def expected(model: Denoiser, x: Tensor, mask: int) -> CorpusCounts:
     """How often the model expects each token: on a blank page, or a causal one after the texts."""
     z = x if model.causal else torch.full_like(x[:1], mask)
     logits = model.logits(z.to(model.embed.weight.device)).float()
     logits[..., mask] = -torch.inf
     share = logits.softmax(-1).mean(dim=(0, 1)).cpu().double()  # (V,)
-    return Table(share, share, torch.tensor(1.0, dtype=torch.float64))
+    return CorpusCounts(share, share, torch.tensor(1.0, dtype=torch.float64))

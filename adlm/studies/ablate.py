@@ -8,7 +8,7 @@ from typing import Any
 from adlm.config import Config
 from adlm.data.corpus import open_vocab
 from adlm.errors import UserError, nearest
-from adlm.models.sizes import match
+from adlm.models.size import match
 from adlm.recipes import recipe
 from adlm.recipes.laptop import BRIDGE_LR
 from adlm.studies.anchoring import budget

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from adlm.config import Config
 from adlm.data.corpus import open_vocab
-from adlm.models.sizes import match, training_flops
+from adlm.models.cost import training_flops
+from adlm.models.size import match
 from adlm.recipes import recipe
 
 LONGER = {  # row -> the MDLM that is trained for as many FLOPs

@@ -16,7 +16,7 @@ from adlm.commands.likelihood import start as likelihood
 from adlm.config import Config, from_dict, to_dict
 from adlm.data.vocab import nominal_size
 from adlm.models import checkpoint
-from adlm.models.sizes import training_flops
+from adlm.models.cost import training_flops
 from adlm.recipes import recipe
 from adlm.results import stamped, write_json
 from adlm.samplers import template

@@ -22,7 +22,7 @@ from adlm.data.corpus import open_vocab
 from adlm.errors import UserError, nearest
 from adlm.locks import hold
 from adlm.measure import step_rate
-from adlm.models.sizes import parameters, training_flops
+from adlm.models.cost import parameters, training_flops
 from adlm.progress import console
 from adlm.results import stamped, write_json
 from adlm.studies import pool, worker

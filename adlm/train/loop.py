@@ -21,18 +21,18 @@ from torch import Tensor, nn
 from adlm import device as devices
 from adlm.config import Config
 from adlm.data.corpus import open_rows, open_vocab
+from adlm.data.counts import CorpusCounts
 from adlm.data.lengths import Lengths
 from adlm.data.loader import Order, share
 from adlm.data.vocab import Vocab
 from adlm.errors import RunStopped, UserError
 from adlm.models import checkpoint, hub
-from adlm.models.anchored import Anchored
+from adlm.models.build import build_model
 from adlm.models.denoiser import Denoiser
-from adlm.models.sizes import build
 from adlm.nn.transformer import Trunk
-from adlm.objectives.base import Objective, make
+from adlm.objectives.base import Objective, make_objective
 from adlm.objectives.likelihood import evaluator, score, spread
-from adlm.process.anchors import Table
+from adlm.process.anchors import reads_table
 from adlm.progress import Bar
 from adlm.train.distributed import World
 from adlm.train.ema import Ema
@@ -60,11 +60,12 @@ class Scorer(nn.Module):
         super().__init__()
         self.model, self.objective = model, objective
 
-    def forward(self, batch: Batch, noise: Noise | None, progress: float) -> list[Tensor]:
+    def forward(self, batch: Batch, noise: Noise | None, gamma: float) -> list[Tensor]:
         """What is minimised, the NLL or NELBO, and the anchor loss: sums over the batch."""
-        score = self.objective.score(self.model, batch, noise, progress)
-        anchor = score.rows.new_zeros(()) if score.anchor is None else score.anchor.sum()
-        return [score.total, score.rows.sum(), anchor]
+        score = self.objective.score(self.model, batch, noise, anchor=gamma > 0)
+        if score.anchor is None or score.anchor_rows is None:
+            return [score.bound, score.rows.sum(), score.rows.new_zeros(())]
+        return [score.bound + gamma * score.anchor, score.rows.sum(), score.anchor_rows.sum()]
 
 
 class Trainer:
@@ -78,11 +79,12 @@ class Trainer:
         self.valid = open_rows(config.data, "valid", self.vocab)
         self.order = Order(len(self.rows), config.train.batch, config.train.seed)
         torch.manual_seed(config.train.seed)
-        self.model = build(config, self.vocab.size).to(device)
-        self.objective = make(config, self.vocab)
+        self.model = build_model(config, self.vocab.size).to(device)
+        self.counts = None
+        if config.model.anchor_blocks and reads_table(config.anchor.rule):
+            self.counts = CorpusCounts.count(self.rows, self.vocab.size)
+        self.objective = make_objective(config, self.vocab, self.counts)
         self.bound = evaluator(config, self.vocab)  # what is reported
-        if isinstance(self.model, Anchored) and self.model.table() is not None:
-            self.model.set_table(Table.count(self.rows, self.vocab.size))
         if config.train.compile:
             for module in self.model.modules():
                 if isinstance(module, Trunk):
@@ -174,7 +176,7 @@ class Trainer:
         self.model.train()
         micro = self.config.train.micro or max(1, len(batch))
         starts = range(0, max(1, len(batch)), micro)
-        progress = self.step / self.config.train.steps
+        gamma = self.objective.gamma(self.step / self.config.train.steps)
         nats = anchor = 0.0
         for low in starts:
             part = slice(low, low + micro)
@@ -183,7 +185,7 @@ class Trainer:
             if self.world.size > 1:
                 self.scorer.require_backward_grad_sync = low == starts[-1]  # type: ignore[assignment]
             with devices.autocast(self.precision, self.device):
-                total, plain, extra = self.scorer(piece, hidden, progress)
+                total, plain, extra = self.scorer(piece, hidden, gamma)
             (total * (self.world.size / tokens)).backward()
             nats += plain.item()
             anchor += extra.item()
@@ -248,6 +250,7 @@ class Trainer:
                 state,
                 self.config.train.keep,
                 lengths,
+                self.counts,
             )
         self.world.wait()
 

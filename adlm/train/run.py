@@ -13,7 +13,7 @@ from adlm.data.vocab import byte_vocab
 from adlm.errors import UserError, need
 from adlm.locks import hold
 from adlm.models import checkpoint
-from adlm.objectives.base import make
+from adlm.objectives.base import make_objective
 from adlm.process.anchors import Anchors
 from adlm.progress import console
 from adlm.results import write_json
@@ -46,7 +46,7 @@ def train(config: Config, out: Path, resume: bool = False, logger: Logger | None
 
     `logger(record, out)` is called with every record of metrics.jsonl.
     """
-    make(config, byte_vocab())  # settings are checked before any data is read
+    make_objective(config, byte_vocab())  # settings are checked before any data is read
     Anchors(config.anchor, byte_vocab())
     if config.train.tensorboard and find_spec("tensorboard") is None:
         raise need("tensorboard", "tensorboard", "train.tensorboard")

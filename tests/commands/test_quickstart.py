@@ -17,7 +17,7 @@ import pytest
 
 from adlm.cli import main
 from adlm.config import from_dict
-from adlm.models.sizes import parameters
+from adlm.models.cost import parameters
 from adlm.studies import pool, quickstart
 from adlm.studies.quickstart import RECIPES
 from tests.commands.small_quickstart import small

@@ -9,7 +9,7 @@ import pytest
 
 from adlm.cli import main
 from adlm.eval.efficiency import cases, flops
-from adlm.models.sizes import flops_per_token
+from adlm.models.cost import flops_per_token
 from adlm.recipes import recipe
 from adlm.train.run import train
 from tests.conftest import make_config, small_corpus

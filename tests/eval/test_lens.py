@@ -58,12 +58,12 @@ def test_masking_takes_the_asked_share_of_every_row(ratio):
 def test_damage_at_zero_changes_nothing_and_at_one_everything(name, bridge):
     net, x = network(bridge), tokens().x
     with torch.no_grad():
-        clean = net.hidden(x)
+        clean = net(x).denoiser
         with lens.damaged(net, name, 0.0, seed=0):
-            assert torch.allclose(net.hidden(x), clean, atol=1e-6)
+            assert torch.allclose(net(x).denoiser, clean, atol=1e-6)
         with lens.damaged(net, name, 1.0, seed=0):
-            assert not torch.allclose(net.hidden(x), clean, atol=1e-3)
-        assert torch.equal(net.hidden(x), clean), "it is over"
+            assert not torch.allclose(net(x).denoiser, clean, atol=1e-3)
+        assert torch.equal(net(x).denoiser, clean), "it is over"
 
 
 def test_forced_tokens_are_what_the_head_reads():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from dataclasses import replace
 
@@ -9,9 +10,11 @@ import pytest
 import torch
 
 from adlm.config import Config, ModelConfig, OptimConfig
-from adlm.models.anchored import Anchored
+from adlm.models.anchored import Anchored, LiteralBridge
+from adlm.models.cost import parameters
 from adlm.models.denoiser import Denoiser
-from adlm.models.sizes import parameters
+from adlm.nn.context import Context
+from adlm.nn.layout import Layout
 from adlm.recipes import recipe
 from adlm.train.optim import Optimizers
 
@@ -29,6 +32,14 @@ def model(bridge: str, residual: bool = False, causal: bool = False) -> Anchored
     return made
 
 
+def written_out(net: Anchored) -> Anchored:
+    """The same weights with the bridge as the paper writes it."""
+    twin = copy.copy(net)
+    twin._modules = {**net._modules, "bridge": LiteralBridge(net.anchor_head, net.head.in_features)}
+    twin.bridge.project = net.bridge.project
+    return twin
+
+
 def tokens() -> torch.Tensor:
     return torch.randint(0, 23, (3, 9), generator=torch.Generator().manual_seed(1))
 
@@ -40,7 +51,7 @@ def test_folded_equals_literal_in_outputs_and_all_gradients(residual, causal):
     found = []
     for literal in (False, True):
         net.zero_grad()
-        states = net.states(x, literal=literal)
+        states = (written_out(net) if literal else net)(x)
         out = torch.cat((net.head(states.denoiser), net.anchor_head(states.anchor)))
         out.square().sum().backward()
         found.append((out.detach(), {n: p.grad.clone() for n, p in net.named_parameters()}))
@@ -55,14 +66,14 @@ def test_folded_equals_literal_in_outputs_and_all_gradients(residual, causal):
 def test_the_fold_is_kept_for_inference_and_follows_the_weights():
     net, x = model("linear"), tokens()
     with torch.no_grad():
-        first = net.hidden(x)
+        first = net(x).denoiser
         kept = net.bridge._kept
-        assert torch.equal(net.hidden(x), first)
+        assert torch.equal(net(x).denoiser, first)
         assert net.bridge._kept is kept
         net.anchor_head.weight.mul_(1.5)
-        changed = net.hidden(x)
+        changed = net(x).denoiser
         assert not torch.allclose(changed, first)
-        assert torch.allclose(changed, net.states(x, literal=True).denoiser, rtol=1e-9)
+        assert torch.allclose(changed, written_out(net)(x).denoiser, rtol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -78,11 +89,11 @@ def test_the_kept_fold_sees_weights_written_past_autograd(name):
             lambda data: data.view(-1)[5].add_(1e-3),
             lambda data: data.copy_(data.flip(0)),
         ):
-            net.hidden(x)
+            net(x)
             change(weight.data)
-            assert torch.allclose(net.hidden(x), net.states(x, literal=True).denoiser, rtol=1e-9)
+            assert torch.allclose(net(x).denoiser, written_out(net)(x).denoiser, rtol=1e-9)
         net.float()
-        assert torch.allclose(net.hidden(x), net.states(x, literal=True).denoiser, atol=1e-3)
+        assert torch.allclose(net(x).denoiser, written_out(net)(x).denoiser, atol=1e-3)
 
 
 def test_the_kept_fold_never_outlives_a_step_of_the_optimiser():
@@ -91,8 +102,8 @@ def test_the_kept_fold_never_outlives_a_step_of_the_optimiser():
     optim = Optimizers(net, OptimConfig(lr=0.1, warmup=0))
     for step in range(3):
         with torch.no_grad():
-            assert torch.allclose(net.hidden(x), net.states(x, literal=True).denoiser, atol=1e-4)
-        net.head(net.hidden(x)).square().mean().backward()
+            assert torch.allclose(net(x).denoiser, written_out(net)(x).denoiser, atol=1e-4)
+        net.head(net(x).denoiser).square().mean().backward()
         optim.step(step, 10)
 
 
@@ -101,15 +112,17 @@ def test_the_kept_fold_never_outlives_a_step_of_the_optimiser():
 def test_cached_decoding_equals_a_full_pass(bridge, residual):
     net, x = model(bridge, residual, causal=True), tokens()
     cache = net.new_cache()
-    parts = [net.hidden(x[:, i : i + 1], cache=cache) for i in range(x.shape[1])]
-    assert torch.allclose(torch.cat(parts, dim=1), net.hidden(x), atol=1e-10)
+    parts = [net(x[:, i : i + 1], Context(cache=cache)).denoiser for i in range(x.shape[1])]
+    assert torch.allclose(torch.cat(parts, dim=1), net(x).denoiser, atol=1e-10)
 
 
 @pytest.mark.parametrize("bridge", BRIDGES)
 def test_padding_changes_nothing(bridge):
     net, x = model(bridge), tokens()
     segment = torch.where(torch.arange(9) < 6, 0, -1).expand(3, -1)
-    assert torch.allclose(net.hidden(x, segment)[:, :6], net.hidden(x[:, :6]), atol=1e-11)
+    assert torch.allclose(
+        net(x, Context(Layout(False, segment))).denoiser[:, :6], net(x[:, :6]).denoiser, atol=1e-11
+    )
 
 
 def test_the_published_model_has_the_published_number_of_parameters():
@@ -130,7 +143,7 @@ def test_with_a_residual_path_the_anchored_model_starts_as_the_plain_one(bridge)
         moved = re.sub(r"trunk\.blocks\.([01])\.", r"anchor_trunk.blocks.\1.", name)
         weights[name] = own[moved.replace("trunk.blocks.2.", "trunk.blocks.0.")]
     plain.load_state_dict(weights)
-    same = torch.allclose(net.hidden(tokens()), plain.hidden(tokens()), atol=1e-6)
+    same = torch.allclose(net(tokens()).denoiser, plain(tokens()).denoiser, atol=1e-6)
     assert same == (bridge != "embedding")
 
 
@@ -142,13 +155,13 @@ def test_wanted_states_are_those_of_all_and_the_stream_stays_wide(bridge, residu
     for parameter in net.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     wanted = tokens() % 2 == 0
-    every, some = net.states(tokens()), net.states(tokens(), wanted=wanted)
+    every, some = net(tokens()), net(tokens(), Context(wanted=wanted))
     assert torch.allclose(some.denoiser, every.denoiser[wanted], atol=1e-5)
     assert torch.equal(some.anchor, every.anchor)
     kinds = []
     net.trunk.blocks[0].register_forward_pre_hook(lambda _, given: kinds.append(given[0].dtype))
     with torch.autocast("cpu", torch.bfloat16):
-        net.states(tokens())
+        net(tokens())
     assert kinds == [torch.float32]
 
 
@@ -166,6 +179,6 @@ def replace_model(config: ModelConfig, shared: bool) -> Config:
 
 def test_a_plain_configuration_builds_a_plain_model():
     with torch.device("meta"):
-        from adlm.models.sizes import build
+        from adlm.models.build import build_model
 
-        assert not isinstance(build(Config(), 30), Anchored)
+        assert not isinstance(build_model(Config(), 30), Anchored)

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from adlm.errors import UserError
+from adlm.models.build import build_model
 from adlm.models.convert import is_gpt2, load_gpt2, widen
-from adlm.models.sizes import build
+from adlm.nn.context import Context
 from adlm.nn.layout import Layout
 from adlm.recipes import recipe
 from tests.conftest import SHARED
@@ -38,7 +39,9 @@ def test_logits_are_those_of_transformers(gpt2):
     with torch.no_grad():
         wanted, found = theirs(x).logits, ours.logits(x)[..., :50257]
         cache = ours.new_cache()
-        parts = [ours.flow(ours.embed(x[:, s]), Layout(True), cache=cache) for s in CUTS]
+        parts = [
+            ours(ours.embed(x[:, s]), Context(Layout(True), cache=cache)).denoiser for s in CUTS
+        ]
         stepwise = ours.head(torch.cat(parts, 1))[..., :50257]
     assert (found - wanted).abs().max() < 1e-4
     assert (stepwise - wanted).abs().max() < 1e-4
@@ -56,8 +59,8 @@ def test_left_padding_does_not_move_learned_positions(gpt2):
     padded = torch.cat((torch.zeros(1, 5, dtype=torch.long), x), dim=1)
     segment = torch.tensor([[-1] * 5 + [0] * 12])
     with torch.no_grad():
-        alone = ours.hidden(x)
-        moved = ours.hidden(padded, segment)[:, 5:]
+        alone = ours(x).denoiser
+        moved = ours(padded, Context(Layout(True, segment))).denoiser[:, 5:]
     torch.testing.assert_close(alone, moved, rtol=1e-4, atol=1e-5)
 
 
@@ -68,7 +71,7 @@ def test_new_tokens_leave_the_old_ones_alone(name, bridge):
     if config.model.anchor_blocks:
         config = replace(config, model=replace(config.model, bridge=bridge, residual=False))
     torch.manual_seed(0)
-    small = build(config, 20).eval()
+    small = build_model(config, 20).eval()
     wide = widen(small, config, 23).eval()
     assert wide.embed.weight.shape[0] == 23
     assert torch.equal(wide.embed.weight[:20], small.embed.weight)

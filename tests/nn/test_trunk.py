@@ -6,12 +6,14 @@ import pytest
 import torch
 
 from adlm.config import Config, ModelConfig
+from adlm.models.cost import parameters
 from adlm.models.denoiser import Denoiser
-from adlm.models.sizes import parameters
 from adlm.nn import rotary
 from adlm.nn.block import gelu_linear, norm_linear
 from adlm.nn.cache import Cache
 from adlm.nn.config import TrunkConfig
+from adlm.nn.context import Context
+from adlm.nn.layout import Layout
 
 SHAPE = TrunkConfig(width=16, blocks=3, heads=2, conv=5, qk_norm=True)
 
@@ -34,9 +36,9 @@ def test_batch_of_n_is_n_singles(causal, time):
     net = model(causal, TrunkConfig(width=16, blocks=2, heads=2, conv=3, time=time))
     x = tokens(4, 9)
     sigma = torch.rand(4).double() if time else None
-    together = net.logits(x, sigma=sigma)
+    together = net.logits(x, Context(sigma=sigma))
     for i in range(4):
-        alone = net.logits(x[i : i + 1], sigma=None if sigma is None else sigma[i : i + 1])
+        alone = net.logits(x[i : i + 1], Context(sigma=None if sigma is None else sigma[i : i + 1]))
         assert torch.allclose(together[i], alone[0], atol=1e-12)
 
 
@@ -45,14 +47,16 @@ def test_padding_changes_nothing(causal):
     net, x = model(causal), tokens(2, 8)
     padded = torch.cat((x, tokens(2, 4, seed=2)), dim=1)
     segment = torch.where(torch.arange(12) < 8, 0, -1).expand(2, -1)
-    assert torch.allclose(net.logits(padded, segment)[:, :8], net.logits(x), atol=1e-12)
+    assert torch.allclose(
+        net.logits(padded, Context(Layout(causal, segment)))[:, :8], net.logits(x), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_packing_neighbours_change_nothing(causal):
     net, x = model(causal), tokens(1, 10)
     segment = torch.tensor([[0] * 4 + [1] * 6])
-    packed = net.logits(x, segment)
+    packed = net.logits(x, Context(Layout(causal, segment)))
     # rotary positions are relative, so a document reads the same wherever it starts
     assert torch.allclose(packed[:, :4], net.logits(x[:, :4]), atol=1e-10)
     assert torch.allclose(packed[:, 4:], net.logits(x[:, 4:]), atol=1e-10)
@@ -73,7 +77,7 @@ def test_cache_equals_no_cache(chunks):
     net, x = model(True), tokens(3, 9)
     cache, parts, start = Cache.empty(SHAPE.blocks), [], 0
     for size in chunks:
-        parts.append(net.logits(x[:, start : start + size], cache=cache))
+        parts.append(net.logits(x[:, start : start + size], Context(cache=cache)))
         start += size
     assert torch.allclose(torch.cat(parts, dim=1), net.logits(x), atol=1e-10)
 
@@ -150,7 +154,8 @@ def test_only_the_wanted_states_are_the_same_states_with_the_same_gradients(time
     x, sigma = tokens(4, 9), torch.rand(4).double() if time else None
     wanted = torch.rand(4, 9, generator=torch.Generator().manual_seed(0)) < share
     found = []
-    for states in (net.hidden(x, sigma=sigma)[wanted], net.hidden(x, sigma=sigma, wanted=wanted)):
+    whole = net(x, Context(sigma=sigma)).denoiser[wanted]
+    for states in (whole, net(x, Context(sigma=sigma, wanted=wanted)).denoiser):
         net.zero_grad()
         states.square().sum().backward()
         grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in net.parameters()]
@@ -162,11 +167,11 @@ def test_only_the_wanted_states_are_the_same_states_with_the_same_gradients(time
 def test_wanted_states_of_a_compiled_trunk_whatever_their_number():
     net = model(False).float()
     x = tokens(4, 9)
-    eager = net.hidden(x)
+    eager = net(x).denoiser
     net.trunk.compile()
     for seed in range(3):
         wanted = torch.rand(4, 9, generator=torch.Generator().manual_seed(seed)) < 0.5
-        found = net.hidden(x, wanted=wanted)
+        found = net(x, Context(wanted=wanted)).denoiser
         assert torch.allclose(found, eager[wanted], atol=1e-4)
         grads = [
             torch.autograd.grad(h.square().mean(), net.embed.weight, retain_graph=h is not found)[0]
@@ -198,7 +203,7 @@ def test_a_block_keeps_little_for_its_backward_pass():
         return x
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
-        h = net.hidden(tokens(4, 32))
+        h = net(tokens(4, 32)).denoiser
     assert h.requires_grad
     activations = sum(size for where, size in kept.items() if where not in weights)
     floats = activations / 4 / (4 * 32 * 64)  # for each token and channel

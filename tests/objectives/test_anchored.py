@@ -12,8 +12,8 @@ import torch
 from adlm.config import AnchorConfig, Config, ModelConfig, ProcessConfig
 from adlm.errors import UserError
 from adlm.models.anchored import Anchored
-from adlm.models.sizes import training_flops
-from adlm.objectives.base import make
+from adlm.models.cost import training_flops
+from adlm.objectives.base import make_objective
 from adlm.objectives.subs import zero_masking
 from adlm.process.anchors import Anchors
 from adlm.process.schedule import make_schedule
@@ -56,7 +56,7 @@ def enumerated(net: Anchored, x: torch.Tensor, anchors: list[int], steps: int, s
         for hidden in subsets(len(x)):
             z = x.clone()
             z[list(hidden)] = MASK
-            states = net.states(z[None])
+            states = net(z[None])
             log_x = zero_masking(net.head(states.denoiser)[0], MASK)
             log_y = zero_masking(net.anchor_head(states.anchor)[0], MASK)
             chance = (1 - a_t) ** len(hidden) * a_t ** (len(x) - len(hidden))
@@ -77,7 +77,7 @@ def anchor_kl(net: Anchored, x: torch.Tensor, anchors: list[int], steps: int, si
         for hidden in [(), *subsets(len(x))]:
             z = x.clone()
             z[list(hidden)] = MASK
-            y = zero_masking(net.anchor_head(net.states(z[None]).anchor)[0], MASK).exp()
+            y = zero_masking(net.anchor_head(net(z[None]).anchor)[0], MASK).exp()
             chance = (1 - a_t) ** len(hidden) * a_t ** (len(x) - len(hidden))
             for p in anchors:
                 r, r_phi = torch.zeros(V, dtype=torch.double), torch.zeros(V, dtype=torch.double)
@@ -122,12 +122,13 @@ def estimate(objective, net, x, rows=64, repeats=300):
     batch = Batch(x.expand(rows, -1), torch.ones(rows, len(x), dtype=torch.bool))
     generator = torch.Generator().manual_seed(4)
     scores = [
-        objective.score(net, batch, objective.noise(rows, len(x), generator))
+        objective.score(net, batch, objective.noise(rows, len(x), generator), anchor=True)
         for _ in range(repeats)
     ]
     plain = torch.stack([s.rows.mean() for s in scores])
-    anchor = torch.stack([s.anchor.mean() for s in scores])
-    total = torch.stack([s.total.detach() / rows for s in scores])
+    anchor = torch.stack([s.anchor_rows.mean() for s in scores])
+    minimised = [s.bound + objective.gamma(1.0) * s.anchor for s in scores]
+    total = torch.stack([m.detach() / rows for m in minimised])
     return plain, anchor, total
 
 
@@ -146,21 +147,21 @@ def test_monte_carlo_anelbo_meets_enumeration_in_continuous_time(masking):
     for hidden in subsets(len(x)):
         z = x.clone()
         z[list(hidden)] = MASK
-        states = net.states(z[None])
+        states = net(z[None])
         log_x = zero_masking(net.head(states.denoiser)[0], MASK)
         log_y = zero_masking(net.anchor_head(states.anchor)[0], MASK)
         k = len(hidden)
         weight = math.gamma(k) * math.gamma(len(x) - k + 1) / math.gamma(len(x) + 1)
         nelbo -= weight * sum(log_x[p, x[p]].item() for p in hidden)
         anchor_loss -= weight * sum(log_y[p, x[p]].item() for p in hidden if p == 0)
-    objective = make(config(masking=masking), WORDS)
+    objective = make_objective(config(masking=masking), WORDS)
     assert_estimates(objective, net, x, nelbo, anchor_loss)
 
 
 @pytest.mark.parametrize(("steps", "sigma"), [(4, 0.0), (4, 0.1), (6, 0.05)])
 def test_monte_carlo_anelbo_meets_enumeration(steps, sigma):
     x, net = torch.tensor([1, 0, 0, 0]), network(1).train()
-    objective = make(config(steps=steps, remask=sigma), WORDS)
+    objective = make_objective(config(steps=steps, remask=sigma), WORDS)
     anchors = Anchors(config().anchor, WORDS)(x[None], x[None] >= 0)[0].nonzero()[:, 0].tolist()
     assert anchors == [0]
     nelbo, anchor_loss = enumerated(net, x, anchors, steps, sigma)
@@ -172,12 +173,12 @@ def test_gamma_and_sigma_of_zero_give_the_mdlm_bound_exactly(steps):
     x, net = torch.tensor([[1, 0, 0, 1]] * 5), network(2).train()
     batch = Batch(x, x >= 0)
     plain, anchored = (
-        make(config(name, gamma=0.0, steps=steps), WORDS) for name in ("mdlm", "adlm")
+        make_objective(config(name, gamma=0.0, steps=steps), WORDS) for name in ("mdlm", "adlm")
     )
     noise = plain.noise(5, 4, torch.Generator().manual_seed(0))
     a, b = plain.score(net, batch, noise), anchored.score(net, batch, noise)
     assert torch.equal(a.rows, b.rows)
-    assert torch.equal(a.total, b.total)
+    assert torch.equal(a.bound, b.bound)
     assert b.anchor is None
 
 
@@ -209,33 +210,28 @@ def test_the_report_never_contains_the_anchor_term(objective):
     batch, net = Batch(x, x >= 0), network(3, causal=objective == "a2r")
     scores = []
     for gamma in (0.0, 5.0):
-        made = make(config(objective, gamma=gamma), WORDS)
+        made = make_objective(config(objective, gamma=gamma), WORDS)
         noise = made.noise(3, 6, torch.Generator().manual_seed(0))
-        scores.append(made.score(net.train(), batch, noise))
-        evaluated = made.score(net.eval(), batch, noise)
+        scores.append(made.score(net, batch, noise, anchor=True))
+        evaluated = made.score(net, batch, noise)
         assert evaluated.anchor is None
         assert torch.equal(evaluated.rows, scores[-1].rows)
+        assert torch.equal(evaluated.bound, scores[-1].bound)
     assert torch.equal(scores[0].rows, scores[1].rows)
 
 
 def test_gamma_warms_up_and_positions_differ():
-    made = make(config(gamma=0.5), WORDS)
-    assert (
-        make(replace(config(), anchor=AnchorConfig(gamma=0.5, warmup=0.2)), WORDS).gamma(0.1)
-        == 0.25
-    )
+    made = make_objective(config(gamma=0.5), WORDS)
+    slow = replace(config(), anchor=AnchorConfig(gamma=0.5, warmup=0.2))
+    assert make_objective(slow, WORDS).gamma(0.1) == 0.25
     assert made.gamma(0.0) == 0.5
     x = torch.tensor([[1, 0, 0, 0]])
     noise = made.noise(1, 4, torch.Generator().manual_seed(0))
-    batch, net = Batch(x, x >= 0), network(0).train()
-    view = made.base.view(batch, noise)
-    every = make(replace(config(), anchor=AnchorConfig(tau=1, positions="all")), WORDS)
-    assert torch.equal(
-        every.supervised(batch, view, net), torch.tensor([[True, False, False, False]])
-    )
-    assert torch.equal(
-        made.supervised(batch, view, net), every.supervised(batch, view, net) & view.wanted
-    )
+    batch = Batch(x, x >= 0)
+    view = made.view(batch, noise)
+    every = make_objective(replace(config(), anchor=AnchorConfig(tau=1, positions="all")), WORDS)
+    assert torch.equal(every.supervised(batch, view), torch.tensor([[True, False, False, False]]))
+    assert torch.equal(made.supervised(batch, view), every.supervised(batch, view) & view.wanted)
 
 
 @pytest.mark.parametrize(
@@ -253,7 +249,7 @@ def test_gamma_warms_up_and_positions_differ():
     ],
 )
 def test_gamma_rises_falls_and_ends(anchor, expected):
-    made = make(
+    made = make_objective(
         replace(config(), anchor=AnchorConfig(**{"gamma": 2.0, "warmup": 0.0} | anchor)), WORDS
     )
     assert [made.gamma(n / 4) for n in range(5)] == pytest.approx(expected)
@@ -262,9 +258,10 @@ def test_gamma_rises_falls_and_ends(anchor, expected):
 def test_an_ended_anchor_loss_costs_nothing():
     x = torch.tensor([[1, 0, 0, 1]])
     batch, net = Batch(x, x >= 0), network(0).train()
-    made = make(replace(config(), anchor=AnchorConfig(until=0.5, warmup=0.0)), WORDS)
+    made = make_objective(replace(config(), anchor=AnchorConfig(until=0.5, warmup=0.0)), WORDS)
     noise = made.noise(1, 4, torch.Generator().manual_seed(0))
-    before, after = (made.score(net, batch, noise, progress) for progress in (0.4, 0.5))
+    gammas = [made.gamma(progress) for progress in (0.4, 0.5)]
+    before, after = (made.score(net, batch, noise, anchor=gamma > 0) for gamma in gammas)
     assert before.anchor is not None
     assert after.anchor is None
     assert torch.equal(before.rows, after.rows)
@@ -283,7 +280,7 @@ def test_a_thinned_anchor_loss_has_the_same_mean(masking):
     x, net = torch.tensor([1, 0, 0, 0]), network(1).train()
     plain = config(masking=masking)
     values = [
-        estimate(make(replace(plain, anchor=anchor), WORDS), net, x)
+        estimate(make_objective(replace(plain, anchor=anchor), WORDS), net, x)
         for tau in (1, 3)  # the first token alone, or all of them
         for every in (1, 2, 3)
         for anchor in [replace(plain.anchor, tau=tau, every=every)]
@@ -298,7 +295,7 @@ def test_a_thinned_anchor_loss_has_the_same_mean(masking):
 @pytest.mark.parametrize("objective", ["adlm", "a2r"])
 def test_a_thinned_anchor_loss_takes_one_position_in_so_many(objective):
     made = config(objective)
-    made = make(replace(made, anchor=replace(made.anchor, every=3)), WORDS)
+    made = make_objective(replace(made, anchor=replace(made.anchor, every=3)), WORDS)
     noise = made.noise(40, 12, torch.Generator().manual_seed(0))
     taken = made.thinned(torch.ones(40, 12, dtype=torch.bool), noise)
     assert taken.view(40, 4, 3).sum(2).eq(1).all()  # of three neighbours one,
@@ -309,19 +306,23 @@ def test_a_thinned_anchor_loss_takes_one_position_in_so_many(objective):
 def test_a2r_is_ar_on_a_deeper_model_plus_the_anchor_term():
     x = torch.tensor([[1, 0, 0, 1, 0, 0]])
     batch, net = Batch(x, x >= 0), network(5, causal=True).train()
-    score = make(config("a2r", gamma=0.3), WORDS).score(net, batch, None)
-    plain = make(config("ar"), WORDS).score(net, batch, None)
+    score = make_objective(config("a2r", gamma=0.3), WORDS).score(net, batch, None, anchor=True)
+    plain = make_objective(config("ar"), WORDS).score(net, batch, None)
     assert torch.equal(score.rows, plain.rows)
     seen = torch.tensor([[WORDS.bos, 1, 0, 0, 1, 0]])
-    log_y = zero_masking(net.anchor_head(net.states(seen).anchor)[0], MASK)
+    log_y = zero_masking(net.anchor_head(net(seen).anchor)[0], MASK)
     assert score.anchor.item() == 0  # tau 1, and both tokens occur more than once
-    once = make(replace(config("a2r"), anchor=AnchorConfig(tau=2, gamma=0.3, warmup=0)), WORDS)
+    once = make_objective(
+        replace(config("a2r"), anchor=AnchorConfig(tau=2, gamma=0.3, warmup=0)), WORDS
+    )
     expected = -(log_y[0, 1] + log_y[3, 1]).item()
-    found = once.score(net, batch, None)
+    found = once.score(net, batch, None, anchor=True)
     assert math.isclose(found.anchor.item(), expected, rel_tol=1e-9)
-    assert math.isclose(found.total.item(), plain.total.item() + 0.3 * expected, rel_tol=1e-9)
+    assert math.isclose(found.anchor_rows.item(), expected, rel_tol=1e-9)
+    assert math.isclose(found.bound.item(), plain.bound.item(), rel_tol=1e-9)
+    assert once.gamma(1.0) == 0.3
 
 
 def test_an_anchored_objective_without_an_anchor_network_is_one_sentence():
     with pytest.raises(UserError, match="anchor_blocks must be at least 1"):
-        make(replace(config(), model=ModelConfig()), WORDS)
+        make_objective(replace(config(), model=ModelConfig()), WORDS)

@@ -7,7 +7,7 @@ import torch
 from adlm.config import Config
 from adlm.models.denoiser import Denoiser
 from adlm.nn.config import TrunkConfig
-from adlm.objectives.base import make
+from adlm.objectives.base import make_objective
 from adlm.objectives.subs import carry_over, zero_masking
 from adlm.types import Batch
 from tests.objectives.test_nelbo import MASK, VOCAB
@@ -25,7 +25,7 @@ def test_ar_is_the_chain_rule_token_by_token():
     model = random_model(causal=True)
     x = torch.tensor([[1, 0, 1, 1], [0, 0, 1, 0]])
     valid = torch.tensor([[True] * 4, [True, True, True, False]])
-    score = make(Config(objective="ar"), VOCAB).score(model, Batch(x, valid), None)
+    score = make_objective(Config(objective="ar"), VOCAB).score(model, Batch(x, valid), None)
     for row in range(2):
         expected = 0.0
         for position in range(int(valid[row].sum())):
@@ -33,13 +33,13 @@ def test_ar_is_the_chain_rule_token_by_token():
             log_p = zero_masking(model.logits(prefix)[0, -1], MASK)
             expected -= log_p[x[row, position]].item()
         assert abs(score.rows[row].item() - expected) < 1e-10
-    assert abs(score.total.item() - score.rows.sum().item()) < 1e-10
+    assert abs(score.bound.item() - score.rows.sum().item()) < 1e-10
 
 
 def test_ar_probabilities_of_all_sequences_sum_to_one():
     model = random_model(causal=True)
     x = torch.cartesian_prod(*[torch.arange(2)] * 4)  # every sequence of the two tokens
-    score = make(Config(objective="ar"), VOCAB).score(model, Batch(x, x >= 0), None)
+    score = make_objective(Config(objective="ar"), VOCAB).score(model, Batch(x, x >= 0), None)
     assert abs((-score.rows).exp().sum().item() - 1) < 1e-10
 
 

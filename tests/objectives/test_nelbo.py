@@ -12,7 +12,9 @@ from torch import Tensor, nn
 
 from adlm.config import Config, ModelConfig, ProcessConfig
 from adlm.data.vocab import Vocab
-from adlm.objectives.base import make
+from adlm.models.denoiser import States
+from adlm.nn.context import Context
+from adlm.objectives.base import make_objective
 from adlm.objectives.subs import zero_masking
 from adlm.process.schedule import make_schedule
 from adlm.types import Batch
@@ -34,22 +36,16 @@ class Table(nn.Module):
             self.head.weight.copy_(torch.eye(V))
             self.head.bias.zero_()
 
-    def hidden(
-        self,
-        z: Tensor,
-        segment: Tensor | None = None,
-        sigma: Tensor | None = None,
-        wanted: Tensor | None = None,
-    ) -> Tensor:
+    def forward(self, z: Tensor, context: Context = Context()) -> States:
         logits = self.logits_of[(z * self.base).sum(dim=1)]  # (B, L, V)
-        return logits if wanted is None else logits[wanted]
+        return States(logits if context.wanted is None else logits[context.wanted])
 
 
 def masked_cross_entropy(model: Table, x: Tensor, hidden: tuple[int, ...]) -> float:
     """sum over hidden l of -log p(x^l | z), z = x with exactly these positions masked."""
     z = x.clone()
     z[list(hidden)] = MASK
-    log_p = zero_masking(model.hidden(z[None])[0].double(), MASK)  # (L, V)
+    log_p = zero_masking(model(z[None]).denoiser[0].double(), MASK)  # (L, V)
     return -sum(log_p[position, x[position]].item() for position in hidden)
 
 
@@ -98,7 +94,7 @@ def exact_k_formula(model: Table, x: Tensor) -> float:
 
 def estimates(model: Table, x: Tensor, process: ProcessConfig, rows: int, repeats: int) -> Tensor:
     """(repeats,) means of independent batches of `rows` draws."""
-    objective = make(Config(process=process, model=ModelConfig(width=2, heads=1)), VOCAB)
+    objective = make_objective(Config(process=process, model=ModelConfig(width=2, heads=1)), VOCAB)
     batch = Batch(x.expand(rows, -1), torch.ones(rows, len(x), dtype=torch.bool))
     generator = torch.Generator().manual_seed(11)
     means = []
@@ -110,7 +106,7 @@ def estimates(model: Table, x: Tensor, process: ProcessConfig, rows: int, repeat
 
 def draws(model: Table, x: Tensor, process: ProcessConfig, rows: int) -> Tensor:
     """(rows,) estimates of one batch; independent where its times are."""
-    objective = make(Config(process=process, model=ModelConfig(width=2, heads=1)), VOCAB)
+    objective = make_objective(Config(process=process, model=ModelConfig(width=2, heads=1)), VOCAB)
     batch = Batch(x.expand(rows, -1), torch.ones(rows, len(x), dtype=torch.bool))
     noise = objective.noise(rows, len(x), torch.Generator().manual_seed(11))
     return objective.score(model, batch, noise).rows
@@ -184,7 +180,7 @@ def test_the_bound_is_above_the_likelihood():
         a_t, a_s = (schedule.alpha(torch.tensor(j / steps)).item() for j in (i, i - 1))
         following: dict[tuple[int, ...], float] = {}
         for z, p in chance.items():
-            probs = zero_masking(model.hidden(torch.tensor([z]))[0].double(), MASK).exp()
+            probs = zero_masking(model(torch.tensor([z])).denoiser[0].double(), MASK).exp()
             stay = (1 - a_s) / (1 - a_t)
             options = [
                 [(v, 1.0)]
@@ -203,11 +199,13 @@ def test_the_bound_is_above_the_likelihood():
 
 def test_a_conditioned_network_is_told_the_noise_level_of_its_step():
     process = ProcessConfig(masking="bernoulli", steps=4, conditioned=True)
-    objective = make(Config(process=process, model=ModelConfig(width=2, heads=1, time=4)), VOCAB)
+    objective = make_objective(
+        Config(process=process, model=ModelConfig(width=2, heads=1, time=4)), VOCAB
+    )
     x = torch.zeros(64, 3, dtype=torch.long)
     noise = objective.noise(64, 3, torch.Generator().manual_seed(0))
     view = objective.view(Batch(x, x == 0), noise)
-    levels = torch.exp(-view.sigma)
+    levels = torch.exp(-view.context.sigma)
     grid = torch.tensor([0.75, 0.5, 0.25, 1e-4])
     assert (levels[:, None] - grid).abs().min(dim=1).values.max() < 1e-6
 
@@ -215,7 +213,9 @@ def test_a_conditioned_network_is_told_the_noise_level_of_its_step():
 def test_eps_moves_continuous_times_only():
     for steps in (0, 1000):
         process = ProcessConfig(masking="bernoulli", times="stratified", eps=0.1, steps=steps)
-        objective = make(Config(process=process, model=ModelConfig(width=2, heads=1)), VOCAB)
+        objective = make_objective(
+            Config(process=process, model=ModelConfig(width=2, heads=1)), VOCAB
+        )
         x = torch.zeros(4000, 2, dtype=torch.long)
         noise = objective.noise(4000, 2, torch.Generator().manual_seed(0))
         _, t = objective.corrupt(Batch(x, x == 0), noise)

@@ -10,8 +10,8 @@ import torch
 from adlm.config import Config, ModelConfig, ProcessConfig
 from adlm.data.vocab import byte_vocab
 from adlm.errors import UserError
-from adlm.models.sizes import build
-from adlm.objectives.base import make
+from adlm.models.build import build_model
+from adlm.objectives.base import make_objective
 from adlm.objectives.likelihood import evaluator
 from adlm.objectives.mdlm import of_bound
 from adlm.types import Batch, Noise
@@ -33,7 +33,7 @@ def given(rows=6, length=12):
 @pytest.mark.parametrize(("objective", "front"), [("mdlm", 0), ("adlm", 1)])
 def test_what_is_reported_does_not_depend_on_what_is_minimised(objective, front):
     config = Config(objective, model=replace(SMALL, anchor_blocks=front))
-    model = build(config, VOCAB.size).eval()
+    model = build_model(config, VOCAB.size).eval()
     batch, noise = given()
     scored = [
         evaluator(replace(config, process=process), VOCAB).score(model, batch, noise).rows
@@ -45,21 +45,21 @@ def test_what_is_reported_does_not_depend_on_what_is_minimised(objective, front)
 
 def test_flat_counts_every_hidden_token_alike():
     config = Config(model=SMALL)
-    model = build(config, VOCAB.size).eval()
+    model = build_model(config, VOCAB.size).eval()
     batch, noise = given()
-    bound = make(config, VOCAB)
-    flat = make(replace(config, process=replace(config.process, weight="flat")), VOCAB)
+    bound = make_objective(config, VOCAB)
+    flat = make_objective(replace(config, process=replace(config.process, weight="flat")), VOCAB)
     view = bound.view(batch, noise)
     row = bound.score(model, batch, noise).rows
     alike = flat.score(model, batch, noise)
     assert torch.allclose(alike.rows, 2 * row / view.weight)
-    assert alike.total.item() == pytest.approx(alike.rows.sum().item(), rel=1e-5)
+    assert alike.bound.item() == pytest.approx(alike.rows.sum().item(), rel=1e-5)
     assert bound.bound
     assert not flat.bound
 
 
 def test_times_of_a_step_follow_the_rule():
-    objective = make(Config(model=SMALL, process=BELL), VOCAB)
+    objective = make_objective(Config(model=SMALL, process=BELL), VOCAB)
     t = objective.noise(64, 4, torch.Generator().manual_seed(0)).t
     assert 0.1 < t.min() < t.median() < t.max() < 0.9
     assert (t > 0.4).sum() - (t > 0.6).sum() > 38  # two thirds within one width
@@ -67,5 +67,5 @@ def test_times_of_a_step_follow_the_rule():
 
 def test_a_bell_with_the_bound_s_weight_is_refused():
     with pytest.raises(UserError, match="is no bound: take flat or clamp:MOST"):
-        make(Config(model=SMALL, process=replace(BELL, weight="bound")), VOCAB)
+        make_objective(Config(model=SMALL, process=replace(BELL, weight="bound")), VOCAB)
     assert of_bound(Config(process=BELL)).process == ProcessConfig()

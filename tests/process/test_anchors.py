@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from adlm import registry
 from adlm.config import AnchorConfig
 from adlm.data.cache import TokenStore
+from adlm.data.counts import CorpusCounts
 from adlm.data.pack import pack
 from adlm.data.vocab import byte_vocab
 from adlm.errors import UserError
-from adlm.process.anchors import Anchors, Table, needs_table, occurrences, reads_table
+from adlm.process.anchors import Anchors, needs_table, occurrences, reads_table
 from adlm.registry import allow
 
 VOCAB = byte_vocab()
@@ -36,10 +37,10 @@ def test_count_equals_counting(rows, length, seed, tau):
         assert not found[row][~valid[row]].any()
 
 
-def table(rows_of_tokens: list[list[int]]) -> Table:
+def table(rows_of_tokens: list[list[int]]) -> CorpusCounts:
     flat = np.array([t for row in rows_of_tokens for t in row])
     store = TokenStore(flat, np.cumsum([len(r) for r in rows_of_tokens]), 0, "")
-    return Table.count(pack(store, VOCAB, 4, "document"), VOCAB.size)
+    return CorpusCounts.count(pack(store, VOCAB, 4, "document"), VOCAB.size)
 
 
 def test_the_table_counts_tokens_and_rows():
@@ -154,7 +155,7 @@ def test_bad_settings_are_one_sentence(make, says):
 
 
 def test_a_table_of_another_vocabulary_is_one_sentence():
-    short = Table(torch.ones(3), torch.ones(3), torch.tensor(1.0))
+    short = CorpusCounts(torch.ones(3), torch.ones(3), torch.tensor(1.0))
     x = torch.tensor([[1]])
     with pytest.raises(UserError, match="3 tokens, the vocabulary 258"):
         Anchors(AnchorConfig(rule="corpus"), VOCAB)(x, x > 0, short)

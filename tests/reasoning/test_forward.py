@@ -6,6 +6,7 @@ import torch
 from adlm.config import ModelConfig
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
+from adlm.nn.context import Context
 from adlm.nn.layout import Layout
 from adlm.reasoning.decode import greedy
 from adlm.reasoning.forward import hidden, loss, naive
@@ -110,10 +111,12 @@ def test_decoding_with_a_cache_is_decoding_without(method):
     assert found.slots == said[row.question - 1 : row.prompt - 1]
     inputs = list(model.embed(batch.ids).unbind(1))[: row.prompt]
     for column in batch.columns:
-        inputs[column] = model.flow(torch.stack(inputs, 1), Layout(True))[:, column - 1]
+        inputs[column] = model(torch.stack(inputs, 1), Context(Layout(True))).denoiser[
+            :, column - 1
+        ]
     out: list[int] = []
     while len(out) < 6:
-        h = model.flow(torch.stack(inputs, 1), Layout(True))[:, -1]
+        h = model(torch.stack(inputs, 1), Context(Layout(True))).denoiser[:, -1]
         token = int(model.head(h).argmax())
         if token == VOCAB.eos:
             break

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from adlm.models.denoiser import States
+from adlm.nn.context import Context
 from adlm.registry import lookup, names
 from adlm.samplers.base import Canvas
 from adlm.samplers.categorical import Draw
@@ -35,8 +37,8 @@ class Network(nn.Module):
         self.head = nn.Identity()
         self.head.out_features = logits.shape[2]  # as a Linear has it
 
-    def hidden(self, z: Tensor) -> Tensor:
-        return self.logits_of[(z * self.base).sum(dim=1)]
+    def forward(self, z: Tensor, context: Context = Context()) -> States:
+        return States(self.logits_of[(z * self.base).sum(dim=1)])
 
 
 def canvas(model: nn.Module, rows: int, length: int, seed: int = 0, draw: Draw = Draw()) -> Canvas:

@@ -13,6 +13,8 @@ from torch import Tensor
 
 from adlm.config import ModelConfig
 from adlm.models.anchored import Anchored
+from adlm.models.denoiser import States
+from adlm.nn.context import Context
 from adlm.objectives.subs import zero_masking
 from adlm.process.schedule import make_schedule
 from adlm.registry import lookup, names
@@ -93,7 +95,7 @@ def test_the_cache_changes_nothing():
 @pytest.mark.parametrize("by", ["probability", "margin", "entropy"])
 def test_confidence_writes_the_surest_position_first(by):
     table = Table.random(4, seed=5)
-    logits = Network(table).hidden(torch.full((1, 4), MASK))[0]
+    logits = Network(table)(torch.full((1, 4), MASK)).denoiser[0]
     p = logits[:, :2].softmax(dim=1)
     made = canvas(Network(table), 1, 4, draw=Draw(temperature=0))
     order: list[int] = []
@@ -106,7 +108,7 @@ def test_confidence_writes_the_surest_position_first(by):
 
 def test_a_threshold_writes_all_that_is_sure_at_once():
     table = Table.random(4, seed=5)
-    p = Network(table).hidden(torch.full((1, 4), MASK))[0][:, :2].softmax(dim=1)
+    p = Network(table)(torch.full((1, 4), MASK)).denoiser[0][:, :2].softmax(dim=1)
     sure = p.max(dim=1).values * 2 - 1  # margin
     made = canvas(Network(table), 1, 4)
     counts: list[int] = []
@@ -131,7 +133,7 @@ def test_anchor_first_goes_where_the_anchor_network_is_surest():
         torch.nn.init.normal_(parameter, std=0.5)
     made.z[:, 2] = torch.arange(3)  # where all is masked, all would be equally sure
     made.frozen = made.z != 10
-    states = made.model.states(made.z)
+    states = made.model(made.z)
     sure = made.model.anchor_head(states.anchor)[..., :10].softmax(dim=-1).amax(dim=-1)
     first: list[Tensor] = []
     policy = make_policy("anchor-first", make_schedule("log-linear"))
@@ -174,9 +176,9 @@ def test_blocks_are_written_from_left_to_right_through_a_window():
     seen: list[int] = []
 
     class Spy(Network):
-        def hidden(self, z: Tensor) -> Tensor:
+        def forward(self, z: Tensor, context: Context = Context()) -> States:
             seen.append(z.shape[1])
-            return super().hidden(z)
+            return super().forward(z, context)
 
     policy = make_policy("blocks", make_schedule("log-linear"), {"size": 2, "context": 3})
     made = canvas(Spy(Table.random(3, 1)), 2, 7)

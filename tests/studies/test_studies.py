@@ -17,7 +17,8 @@ from adlm.commands.study import AXES
 from adlm.config import to_dict
 from adlm.errors import UserError
 from adlm.locks import hold
-from adlm.models.sizes import flops_per_token, match, parameters, training_flops
+from adlm.models.cost import flops_per_token, parameters, training_flops
+from adlm.models.size import match
 from adlm.recipes import recipe
 from adlm.recipes.anchoring import anchored
 from adlm.studies import ablate, anchoring, pool

@@ -7,7 +7,7 @@ import torch
 
 from adlm.config import Config, ModelConfig, OptimConfig
 from adlm.models.anchored import Anchored
-from adlm.models.sizes import build
+from adlm.models.build import build_model
 from adlm.train.optim import Optimizers
 
 
@@ -16,7 +16,7 @@ from adlm.train.optim import Optimizers
 def test_muon_has_every_matrix_of_every_trunk_and_nothing_else(anchor_blocks, time):
     shape = ModelConfig(width=16, blocks=2, heads=2, conv=3, time=time, anchor_blocks=anchor_blocks)
     objective = "adlm" if anchor_blocks else "mdlm"
-    model = build(Config(objective=objective, model=shape), 30)
+    model = build_model(Config(objective=objective, model=shape), 30)
     made = Optimizers(model, OptimConfig(name="muon")).all
     names = {id(p): n for n, p in model.named_parameters()}
     owned = {
@@ -32,7 +32,7 @@ def test_muon_has_every_matrix_of_every_trunk_and_nothing_else(anchor_blocks, ti
 
 
 def test_adamw_alone_has_everything():
-    model = build(Config(model=ModelConfig(width=16, blocks=1, heads=2)), 30)
+    model = build_model(Config(model=ModelConfig(width=16, blocks=1, heads=2)), 30)
     made = Optimizers(model, OptimConfig(name="adamw")).all
     assert list(made) == ["adamw"]
     held = sum(p.numel() for g in made["adamw"].param_groups for p in g["params"])
@@ -40,7 +40,7 @@ def test_adamw_alone_has_everything():
 
 
 def test_weight_decay_spares_vectors():
-    model = build(Config(model=ModelConfig(width=16, blocks=1, heads=2)), 30)
+    model = build_model(Config(model=ModelConfig(width=16, blocks=1, heads=2)), 30)
     groups = (
         Optimizers(model, OptimConfig(name="adamw", weight_decay=0.1)).all["adamw"].param_groups
     )

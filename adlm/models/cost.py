@@ -1,89 +1,14 @@
-"""The one dial: a size's name gives width, depth, heads, learning rates and batch.
-
-Also what a model costs: parameters, FLOPs a token, memory of a training step.
-"""
+"""What a model costs: parameters, FLOPs a token, memory of a training step."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 
 from adlm import registry
-from adlm.config import AnchorConfig, Config
-from adlm.errors import UserError, nearest
-from adlm.models.anchored import Anchored
-from adlm.models.denoiser import Denoiser
-from adlm.process.anchors import reads_table
-
-
-@dataclass(frozen=True)
-class Size:
-    """What one position of the dial means."""
-
-    width: int
-    blocks: int
-    heads: int
-    lr: float  # AdamW's, where AdamW trains everything
-    muon_lr: float
-    batch: int  # rows in a step
-
-
-SIZES = {
-    "pico": Size(64, 4, 4, 5e-3, 0.01, 32),
-    "nano": Size(128, 3, 4, 3e-3, 0.01, 32),
-    "micro": Size(192, 6, 6, 2e-3, 0.01, 64),
-    "tiny": Size(256, 8, 8, 1e-3, 0.01, 128),
-    "small": Size(768, 12, 12, 3e-4, 0.01, 512),
-    "medium": Size(1024, 24, 16, 2e-4, 0.01, 512),
-}
-
-
-def resize(config: Config, name: str) -> Config:
-    """The configuration at another size of the dial.
-
-    Example:
-        >>> resize(Config(), "tiny").model.width
-        256
-        >>> from adlm.recipes import recipe
-        >>> big = recipe("owt-adlm", "medium").model
-        >>> big.anchor_blocks, big.blocks
-        (24, 12)
-    """
-    if name not in SIZES:
-        raise UserError(f"there is no size '{name}'{nearest(name, SIZES)}")
-    size, old = SIZES[name], config.model
-    # an anchored model keeps its proportions: both depths grow as the plain depth does
-    plain = {s.width: s.blocks for s in SIZES.values()}
-    before = (
-        plain.get(old.width, old.blocks + old.anchor_blocks) if old.anchor_blocks else old.blocks
-    )
-    model = replace(
-        old,
-        width=size.width,
-        heads=size.heads,
-        blocks=max(1, round(old.blocks * size.blocks / before)),
-        anchor_blocks=round(old.anchor_blocks * size.blocks / before),
-    )
-    optim = config.optim
-    if optim.name == "adamw":
-        optim = replace(optim, lr=size.lr)
-    else:  # beside Muon, AdamW has the vectors and embeddings only
-        optim = replace(optim, muon_lr=size.muon_lr)
-    return replace(config, model=model, optim=optim, train=replace(config.train, batch=size.batch))
-
-
-def build(config: Config, vocab_size: int, table: bool | None = None) -> Denoiser:
-    """The network of a configuration, freshly initialised.
-
-    `table`: does it keep the corpus's counts? As the anchor rule needs them by default.
-    """
-    causal = registry.lookup("objective", config.objective).causal
-    length = config.data.length
-    if config.model.anchor_blocks:
-        kept = reads_table(config.anchor.rule) if table is None else table
-        return Anchored(vocab_size, config.model, causal, length, kept)
-    return Denoiser(vocab_size, config.model, causal, length, config.model.tied)
+from adlm.config import Config
+from adlm.models.build import build_model
 
 
 def parameters(config: Config, vocab_size: int) -> int:
@@ -96,7 +21,7 @@ def parameters(config: Config, vocab_size: int) -> int:
         169627218
     """
     with torch.device("meta"):
-        model = build(config, vocab_size)
+        model = build_model(config, vocab_size)
     return sum(p.numel() for p in model.parameters())
 
 
@@ -137,49 +62,6 @@ def training_flops(config: Config, vocab_size: int) -> float:
             a_step = config.train.batch * config.data.length
             total += 6.0 * width * width * vocab_size / a_step
     return total
-
-
-def match(config: Config, vocab_size: int, by: str = "params") -> Config:
-    """The plain model (MDLM for ADLM, AR for A2R) of equal parameters or equal FLOPs a token.
-
-    It has as many blocks as both networks together; the width is fitted, in steps that every head
-    shares evenly.
-
-    Example:
-        >>> from adlm.recipes import recipe
-        >>> plain = match(recipe("owt-adlm"), 50258, by="params")
-        >>> plain.objective, plain.model.blocks, plain.model.width
-        ('mdlm', 18, 936)
-        >>> match(recipe("owt-adlm"), 50258, by="flops").model.width
-        768
-    """
-    plain = {"adlm": "mdlm", "a2r": "ar"}.get(config.objective)
-    if plain is None:
-        raise UserError(f"only an anchored model can be matched, found '{config.objective}'")
-    if by not in ("params", "flops"):
-        raise UserError(f"models are matched by params or flops, found '{by}'")
-
-    def cost(c: Config) -> float:
-        share = head_share(c)
-        return (
-            parameters(c, vocab_size) if by == "params" else flops_per_token(c, vocab_size, share)
-        )
-
-    m, step = config.model, 2 * config.model.heads
-    depth = m.blocks + m.anchor_blocks
-    bare = replace(m, anchor_blocks=0, bridge="linear", residual=False, shared=False)
-    candidates = [
-        replace(
-            config,
-            objective=plain,
-            model=replace(bare, blocks=depth, width=width),
-            anchor=AnchorConfig(),
-            optim=replace(config.optim, bridge_lr=0.0),
-        )
-        for width in range(step, 3 * m.width, step)
-    ]
-    wanted = cost(config)
-    return min(candidates, key=lambda c: abs(cost(c) - wanted))
 
 
 def head_share(config: Config) -> float:
