@@ -27,6 +27,7 @@ from adlm.nn.chunked import chunked
 from adlm.nn.context import Context
 from adlm.nn.layout import Layout
 from adlm.nn.linear_ce import linear_cross_entropy
+from adlm.objectives.anchored import AnchoredObjective
 from adlm.objectives.kernels import STEEP, pick
 from adlm.objectives.mdlm import MaskedDiffusion, segments
 from adlm.registry import register
@@ -101,3 +102,12 @@ def step_divergence(
     odds = torch.where(alpha_s < 1, alpha_s / (1 - alpha_s), 1.0)  # at s = 0 it counts nothing
     before = F.softplus(log_m + torch.log(odds), threshold=STEEP)
     return now - pick(log_p, x) + stay * (now - before)
+
+
+@register("objective", "adlm-d3pm")
+class AnchoredDiscreteDiffusion(AnchoredObjective):
+    """An anchor network in front of D3PM."""
+
+    causal, exact = False, False
+    parameterization, reads = DiscreteDiffusion.parameterization, True
+    base_class = DiscreteDiffusion

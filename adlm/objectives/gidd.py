@@ -13,6 +13,7 @@ from torch import Tensor
 
 from adlm.config import Config
 from adlm.data.vocab import Vocab
+from adlm.objectives.anchored import AnchoredObjective
 from adlm.objectives.kernels import KernelDiffusion
 from adlm.process.kernel import Kernel, Mixture
 from adlm.registry import register
@@ -49,3 +50,12 @@ def dynamic(kernel: Kernel, z: Tensor, x: Tensor, t: Tensor) -> Tensor:
     clean = (kernel.b / kernel.size * torch.sqrt(alpha / (1 - alpha))).clamp(max=MOST)
     noise = torch.where(z == x, clean, 1.0)
     return torch.where(z == kernel.mask, 2.0, noise)
+
+
+@register("objective", "adlm-gidd")
+class AnchoredMixedDiffusion(AnchoredObjective):
+    """An anchor network in front of GIDD."""
+
+    causal, exact = False, False
+    parameterization = MixedDiffusion.parameterization
+    base_class = MixedDiffusion

@@ -12,18 +12,18 @@ likelihood).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
 
+from adlm import registry
 from adlm.config import Config
 from adlm.data.pack import Rows
 from adlm.data.vocab import Vocab
 from adlm.device import autocast
 from adlm.models.denoiser import Denoiser
 from adlm.objectives.base import Objective, make_objective
-from adlm.objectives.mdlm import of_bound
 from adlm.progress import Bar
 from adlm.types import Noise
 
@@ -109,20 +109,24 @@ def strata_variance(draws: np.ndarray) -> np.ndarray:
 
 def evaluator(config: Config, vocab: Vocab) -> Objective:
     """The objective that scores: the least noisy unbiased estimator of the model's own bound."""
-    config = of_bound(config)
-    process = config.process
-    timed = process.conditioned or process.steps > 0
-    masking = "bernoulli" if timed else "exact-k"
-    process = replace(process, masking=masking, eps=0.0)
-    return make_objective(replace(config, process=process), vocab)
+    kind = registry.lookup("objective", config.objective)
+    return make_objective(kind.for_scoring(config), vocab)
 
 
 def row_noise(seed: int, row: int, draws: int, length: int) -> Noise:
-    """The noise of all draws of one row: t: (M,), u: (M, L)."""
+    """The noise of all draws of one row: t: (M,), u and token: (M, L)."""
     bits = np.random.Generator(np.random.Philox(key=[seed, row]))
     numbers = bits.random((draws, 1 + length), dtype=np.float32)
     t = (np.arange(draws, dtype=np.float32) + 1 - numbers[:, 0]) / draws  # in (0, 1]
-    return Noise(torch.from_numpy(t), torch.from_numpy(numbers[:, 1:].copy()))
+    token = bits.random((draws, length), dtype=np.float32)
+    u = torch.from_numpy(numbers[:, 1:].copy())
+    return Noise(torch.from_numpy(t), u, token=torch.from_numpy(token))
+
+
+def stack(rows: list[Noise]) -> Noise:
+    """One noise of several rows' own."""
+    found = ([getattr(n, f.name) for n in rows] for f in fields(Noise))
+    return Noise(*(None if any(x is None for x in xs) else torch.cat(xs) for xs in found))
 
 
 @torch.no_grad()
@@ -157,8 +161,7 @@ def score(
             for draw in range(draws):
                 noise = None
                 if not objective.exact:
-                    t = torch.stack([n.t[draw] for n in made])
-                    noise = Noise(t, torch.stack([n.u[draw] for n in made])).to(device)
+                    noise = stack([n[draw : draw + 1] for n in made]).to(device)
                 scored = objective.score(model, clean.to(device), noise)
                 nats[low : low + len(part), draw] = scored.rows.cpu().numpy()
             bar.update(low + len(part))

@@ -28,6 +28,7 @@ from adlm.config import Config
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.nn.chunked import chunked
+from adlm.objectives.anchored import AnchoredObjective
 from adlm.objectives.kernels import KernelDiffusion, pick
 from adlm.registry import register
 from adlm.types import View
@@ -95,3 +96,12 @@ def uniform_entropy(logits: Tensor, z: Tensor, x: Tensor, ratio: Tensor, mask: i
     negative = torch.where(still, rho * s.sum(dim=1), s.sum(dim=1) + (rho - 1) * pick(s, x))
     constant = torch.where(still, (n - 1) * entropy, entropy - (n - 2))
     return (positive - negative + constant) / n
+
+
+@register("objective", "adlm-sedd")
+class AnchoredScoreEntropy(AnchoredObjective):
+    """An anchor network in front of SEDD."""
+
+    causal, exact = False, False
+    parameterization = ScoreEntropy.parameterization
+    base_class = ScoreEntropy

@@ -10,6 +10,7 @@ which is the kernel's bound, point by point in z: see `kernels.py`.
 
 from __future__ import annotations
 
+from adlm.objectives.anchored import AnchoredObjective
 from adlm.objectives.kernels import KernelDiffusion
 from adlm.registry import register
 
@@ -19,3 +20,12 @@ class UniformDiffusion(KernelDiffusion):
     """Tell which tokens are noise, and restore them."""
 
     kernels = ("uniform",)
+
+
+@register("objective", "adlm-udlm")
+class AnchoredUniformDiffusion(AnchoredObjective):
+    """An anchor network in front of UDLM."""
+
+    causal, exact = False, False
+    parameterization = UniformDiffusion.parameterization
+    base_class = UniformDiffusion

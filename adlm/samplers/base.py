@@ -20,6 +20,7 @@ from adlm.config import Config
 from adlm.errors import UserError
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
+from adlm.nn.context import Context
 from adlm.process.kernel import Kernel, Mask
 from adlm.process.schedule import LogLinear, Schedule
 from adlm.samplers.categorical import Draw
@@ -120,12 +121,19 @@ class Canvas:
         rows = wanted.nonzero()[:, 0].to(self.z.device)
         seen = self.z[rows][:, self.window].to(self.device)
         with torch.no_grad(), devices.autocast(self.precision, self.device):
-            states = self.model(seen)
+            states = self.model(seen, Context(sigma=self.sigma(len(rows))))
         if states.anchor is not None:
             self._anchor = self._keep(self._anchor, rows, states.anchor)
         self._hidden = self._keep(self._hidden, rows, states.denoiser)
         self.nfe += wanted
         self._stale &= ~wanted
+
+    def sigma(self, rows: int) -> Tensor | None:
+        """(rows,) the noise level now, for a network that sees it."""
+        if not self.conditioned:
+            return None
+        level = self.kernel.level(torch.tensor(self.time, dtype=torch.float64))
+        return torch.full((rows,), float(level), device=self.device)
 
     def _keep(self, store: Tensor | None, rows: Tensor, h: Tensor) -> Tensor:
         h = h.to(self.z.device)
@@ -215,6 +223,10 @@ class Policy:
         """The (t, s) of each step."""
         return clock(steps)
 
+    def told(self, t: float) -> float:
+        """The time of which a network that sees the noise level is told at time t."""
+        return t
+
     def step(self, canvas: Canvas, t: float, s: float) -> None:
         """Write or take back positions of the canvas, from time t to s < t."""
         raise NotImplementedError
@@ -281,7 +293,7 @@ def run(canvas: Canvas, policy: Policy, steps: int, watch: Watch | None = None) 
     if watch:
         watch(0, canvas)
     for number, (t, s) in enumerate(policy.times(canvas, steps), 1):
-        canvas.arrive(t)
+        canvas.arrive(policy.told(t))
         canvas.next_step()
         policy.step(canvas, t, s)
         if watch:

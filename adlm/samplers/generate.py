@@ -14,12 +14,15 @@ from adlm.config import Config, check
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.models.denoiser import Denoiser
+from adlm.process.kernel import make_kernel
 from adlm.process.schedule import make_schedule
 from adlm.samplers.base import Canvas, Watch, find_policy, make_policy, run
 from adlm.samplers.blocks import Blocks
 from adlm.samplers.categorical import Draw
 from adlm.samplers.causal import run_causal
 from adlm.samplers.random import RowRandom
+
+DEFAULTS = ("causal", "ancestral", "posterior", "analytic")  # the first that can write
 
 
 @dataclass(frozen=True)
@@ -28,10 +31,11 @@ class Settings:
 
     Attributes:
         n: How many.
-        sampler: causal for AR and A2R; for diffusion ancestral (the default), first-hitting,
-            remdm-cap, remdm-rescale, remdm-conf, remdm-loop, remdm-switch, forward-backward, dfm,
-            confidence, blocks, and with an anchor network anchor-first; or one of yours,
-            module:Class.
+        sampler: causal for AR and A2R; for masked diffusion ancestral (the default),
+            first-hitting, remdm-cap, remdm-rescale, remdm-conf, remdm-loop, remdm-switch,
+            forward-backward, dfm, confidence, blocks, and with an anchor network anchor-first;
+            posterior for D3PM, UDLM and GIDD, and self-correct for the last two; analytic and
+            euler for SEDD; or one of yours, module:Class.
         steps: Denoising steps; one for each token by default.
         policy: The sampler's own options, such as --policy.eta 0.04; a wrong one lists them.
         draw: How a token is drawn.
@@ -96,7 +100,7 @@ def samplers_for(config: Config) -> list[str]:
 
 def serves(sampler: str, config: Config) -> bool:
     """Can a diffusion sampler write with this checkpoint?"""
-    return bool(config.model.anchor_blocks) or not find_policy(sampler).needs_anchors
+    return find_policy(sampler).serves(config)
 
 
 def generate(
@@ -110,7 +114,7 @@ def generate(
 ) -> Samples:
     """Write the masks of a template: (L,) token ids. Row i is the same whatever n is."""
     known = samplers_for(config)
-    sampler = settings.sampler or ("causal" if "causal" in known else "ancestral")
+    sampler = settings.sampler or next(name for name in DEFAULTS if name in known)
     own = "causal" not in known and registry.outside("sampler", sampler)
     if sampler not in known and not (own and serves(sampler, config)):
         raise UserError(
@@ -121,11 +125,9 @@ def generate(
     if length > most and sampler != "blocks":
         longer = "" if sampler == "causal" else " (the sampler blocks writes longer texts)"
         raise UserError(f"the text is to have {length} tokens, and only {most} fit{longer}")
-    if config.process.conditioned:
-        raise UserError("sampling from models that see the noise level is not supported")
     policy = None
+    schedule = make_schedule(config.process.schedule)
     if sampler != "causal":
-        schedule = make_schedule(config.process.schedule)
         policy = make_policy(sampler, schedule, settings.policy)
         if isinstance(policy, Blocks):
             policy = replace(policy, context=min(policy.context or most, most))
@@ -142,7 +144,17 @@ def generate(
         random = RowRandom(settings.seed, rows)
         fixed = z != vocab.mask
         canvas = Canvas(
-            z, fixed, vocab.mask, model.eval(), settings.draw, random, settings.precision, device
+            z,
+            fixed,
+            vocab.mask,
+            model.eval(),
+            settings.draw,
+            random,
+            settings.precision,
+            device,
+            make_kernel(config.process.kernel, schedule, vocab.mask, vocab.size),
+            config.process.conditioned,
+            registry.lookup("objective", config.objective).reads,
         )
         with devices.autocast(settings.precision, device):  # weights are rounded once
             if policy is None:

@@ -182,6 +182,10 @@ class Loop(Remasking):
             return (1 - t) * self.alpha_on / (1 - self.t_on)
         return self.alpha_on if t > self.t_off else 1 - t * (1 - self.alpha_on) / self.t_off
 
+    def told(self, t: float) -> float:
+        alpha = torch.tensor(self.alpha(t), dtype=torch.float64)
+        return float(self.schedule.t_of_alpha(alpha))
+
     def sigma(self, move: Move) -> float:
         return self.eta if move.t <= self.t_on and move.s >= self.t_off else 0.0
 
