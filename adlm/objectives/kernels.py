@@ -133,13 +133,17 @@ class KernelDiffusion(Objective):
 
     def view(self, batch: Batch, noise: Noise | None) -> View:
         assert noise is not None
-        t = times(self.eps + (1 - 2 * self.eps) * noise.t)  # (B,) fp64
+        t, slope = self.clock(times(self.eps + (1 - 2 * self.eps) * noise.t))  # (B,) fp64
         z = self.kernel.draw(batch.x, batch.valid, replace(noise, t=t))
         wanted = batch.valid if self.kernel.uniform else batch.valid & (z == self.mask)
-        weight = bring(self.weigh(z, batch.x, t[:, None]), z.device)  # (B, L)
+        weight = self.weigh(z, batch.x, t[:, None]) * slope[:, None]  # (B, L)
         sigma = bring(self.kernel.level(t), z.device) if self.conditioned else None
         context = Context(Layout(self.causal, segments(batch)), sigma)
-        return View(z, batch.x, wanted, weight, t, context)
+        return View(z, batch.x, wanted, bring(weight, z.device), t, context)
+
+    def clock(self, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Times t(v) of even draws v: (B,), and dt/dv, by which they count."""
+        return v, torch.ones_like(v)
 
     def weigh(self, z: Tensor, x: Tensor, t: Tensor) -> Tensor:
         """What positions count in training, or in the bound: (B, L) fp64; t: (B, 1)."""
