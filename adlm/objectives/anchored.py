@@ -110,7 +110,7 @@ class AnchoredObjective(Objective):
         if self.counts is not None and self.counts.tokens.device != place:
             self.counts = self.counts.to(place)  # once
         chosen = self.anchors(batch.x, batch.valid, self.counts)
-        return chosen & view.wanted if self.config.positions == "masked" else chosen
+        return chosen & self.base.hidden(view) if self.config.positions == "masked" else chosen
 
     def thinned(self, chosen: Tensor, noise: Noise | None) -> Tensor:
         """(B, L) those that it is taken at: of `every` neighbours one, a row's grid at random."""

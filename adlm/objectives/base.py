@@ -73,6 +73,10 @@ class Objective(ABC):
         rows, aside = view.by_row(nats), self.aside(model, batch)
         return Score(bound, rows) if aside is None else Score(bound + aside[0], rows + aside[1])
 
+    def hidden(self, view: View) -> Tensor:
+        """(B, P) the wanted positions whose token the network is not shown."""
+        return view.wanted
+
     def aside(self, model: Denoiser, batch: Batch) -> tuple[Tensor, Tensor] | None:
         """What is scored besides the view: (sum with gradients, (B,) by row); mostly nothing."""
         return None

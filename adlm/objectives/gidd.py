@@ -44,7 +44,8 @@ class MixedDiffusion(KernelDiffusion):
     def weigh(self, z: Tensor, x: Tensor, t: Tensor) -> Tensor:
         if not self.dynamic:
             return super().weigh(z, x, t)
-        return dynamic(self.kernel, z.to(t.device), x.to(t.device), t)
+        alpha = self.kernel.shares(t).alpha
+        return dynamic(self.kernel, z.to(t.device), x.to(t.device), t) * alpha
 
 
 def dynamic(kernel: Kernel, z: Tensor, x: Tensor, t: Tensor) -> Tensor:

@@ -3,14 +3,14 @@
     E_t E_{z ~ q_t(.|x)} sum_l w(z, x, t) [ KL(q_t(.|x) || q_t(.|x_theta)) + r - log r - 1 ],
     r = q_t(z | x) / q_t(z | x_theta),     q_t(. | p) = alpha p + beta pi.
 
-The bracket is what a position's prediction costs, the weight w the kernel's own. Where noise is a
-real token every position counts, also the clean ones: nobody can tell which they are.
+The weight w is the kernel's own. alpha w is MDLM's weight where noise hides x, and the bracket over
+alpha is a cross-entropy there, so that is how they are split into a position's weight and its nats.
+Where noise is a real token every position counts, also the clean ones: nobody can tell which.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import ClassVar
 
 import torch
@@ -110,6 +110,11 @@ class KernelDiffusion(Objective):
                 f"the objective {name} draws every token by itself in continuous time: "
                 "process.masking must be bernoulli, process.steps and process.remask 0"
             )
+        anchored = config.model.anchor_blocks > 0
+        if anchored and process.kernel == "uniform" and config.anchor.positions == "masked":
+            raise UserError(
+                "anchor.positions masked needs masks, and uniform noise has none: take all"
+            )
         if self.timed and not process.conditioned:
             raise UserError(
                 f"the objective {name} needs a network that sees the noise level: "
@@ -147,13 +152,19 @@ class KernelDiffusion(Objective):
 
     def weigh(self, z: Tensor, x: Tensor, t: Tensor) -> Tensor:
         """What positions count in training, or in the bound: (B, L) fp64; t: (B, 1)."""
-        return self.weight(self.kernel.weight(z, x, t))
+        return self.weight(self.kernel.weight(z, x, t) * self.kernel.shares(t).alpha)
 
     def loss(self, h: Tensor, head: nn.Linear, view: View) -> tuple[Tensor, Tensor]:
         alpha, each = self.at_wanted(view, h)
-        cost = partial(divergence, mask=self.mask, uniform=self.kernel.uniform)
         z, x = view.z[view.wanted], view.x[view.wanted]
+
+        def cost(logits: Tensor, z: Tensor, x: Tensor, alpha: Tensor, each: Tensor) -> Tensor:
+            return divergence(logits, z, x, alpha, each, self.mask, self.kernel.uniform) / alpha
+
         return chunked(cost, h, head, view.scale, z, x, alpha, each)
+
+    def hidden(self, view: View) -> Tensor:
+        return view.wanted & (view.z == self.mask)
 
     def at_wanted(self, view: View, h: Tensor) -> tuple[Tensor, Tensor]:
         """alpha and each at the wanted positions: (N,), as precise as the logits."""

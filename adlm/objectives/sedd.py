@@ -13,7 +13,8 @@ weight times
 
     -log f_x + sum_y f_y - 1,
 
-MDLM's cross-entropy with a free normaliser. Uniform noise: R is 1/N, s = logits, all positions.
+MDLM's cross-entropy with a free normaliser. Uniform noise: R is 1/N, s = logits, all positions; the
+sum over k is what MDLM's weight counts.
 """
 
 from __future__ import annotations
@@ -51,19 +52,21 @@ class ScoreEntropy(KernelDiffusion):
             )
 
     def weigh(self, z: Tensor, x: Tensor, t: Tensor) -> Tensor:
-        """sigma' of uniform noise; of masks sigma' k, MDLM's weight."""
+        """sigma' k = -alpha' / (1 - alpha), MDLM's weight."""
         at = self.kernel.shares(t)
-        weight = -at.dalpha / (at.alpha if self.kernel.uniform else at.hidden)
-        return self.weight(weight).expand(z.shape)
+        return self.weight(-at.dalpha / (1 - at.alpha)).expand(z.shape)
 
     def loss(self, h: Tensor, head: nn.Linear, view: View) -> tuple[Tensor, Tensor]:
         x = view.x[view.wanted]
         if not self.kernel.uniform:
             return chunked(partial(masked_entropy, mask=self.mask), h, head, view.scale, x)
         alpha, each = self.at_wanted(view, h)
-        cost = partial(uniform_entropy, mask=self.mask)
-        z = view.z[view.wanted]
-        return chunked(cost, h, head, view.scale, z, x, each / (alpha + each))
+        k, z = alpha / (self.kernel.real * each), view.z[view.wanted]
+
+        def cost(logits: Tensor, z: Tensor, x: Tensor, ratio: Tensor, k: Tensor) -> Tensor:
+            return uniform_entropy(logits, z, x, ratio, self.mask) / k
+
+        return chunked(cost, h, head, view.scale, z, x, each / (alpha + each), k)
 
 
 def masked_entropy(logits: Tensor, x: Tensor, mask: int) -> Tensor:
