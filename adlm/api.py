@@ -17,11 +17,10 @@ from adlm.data.lengths import Lengths
 from adlm.data.pack import pack
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError, nearest
-from adlm.eval.likelihood import length_nats
 from adlm.models import checkpoint
 from adlm.models.denoiser import Denoiser
 from adlm.models.hub import load_model
-from adlm.objectives.likelihood import evaluator, score
+from adlm.objectives.likelihood import evaluator, length_nats, score
 from adlm.registry import allow, outside
 from adlm.samplers import template
 from adlm.samplers.base import Watch

@@ -34,7 +34,7 @@ from adlm.samplers.causal import run_causal
 from adlm.samplers.confidence import Confidence
 from adlm.samplers.first_hitting import FirstHitting
 from adlm.samplers.random import RowRandom
-from adlm.samplers.remask import Move, Remasking
+from adlm.samplers.remask import Remasking
 
 V, LENGTH, STEPS, BATCH = 50258, 256, 256, 8
 MASK = V - 1
@@ -66,8 +66,8 @@ def literal_step(
     p = logits.softmax(dim=-1)
     gumbel = -(torch.rand_like(p).clamp_(min=1e-300).log_()).log_()
     drawn = (p.log_() + gumbel).argmax(dim=-1)  # (B, L)
-    move = Move(t, s, *policy.alphas(t, s), LENGTH)
-    sigma = policy.sigma(move) if isinstance(policy, Remasking) else 0.0
+    move = policy.transition(t, s)
+    sigma = policy.sigma(policy.move(t, s, LENGTH)) if isinstance(policy, Remasking) else 0.0
     u = torch.rand(z.shape)
     write = (z == MASK) & (u < move.unmask(sigma))
     back = (z != MASK) & (u < sigma)

@@ -10,7 +10,7 @@ from adlm.errors import UserError
 from adlm.results import stamped, write_json
 from adlm.theory.complexity import TARGET, curves
 from adlm.theory.em import em_curve
-from adlm.theory.enumerate import Table, bound
+from adlm.theory.enumerate import TabularPair, bound
 from adlm.theory.example import ASSUMPTIONS, DATA, transitions
 from adlm.theory.networks import SHAPES
 from adlm.viz import plots
@@ -63,7 +63,7 @@ def theorem() -> dict[str, Any]:
         length, count, sigma = 2 + seed % 3, 2 + seed // 3 % 4, (0.0, 0.1, 0.3)[seed // 12 % 3]
         x = (1,) + (0,) * (length - 1)  # the first token occurs once: an anchor
         anchors = {i for i in range(length) if x.count(x[i]) == 1}
-        found = bound(Table.random(length, seed), x, anchors, count, sigma)
+        found = bound(TabularPair.random(length, seed), x, anchors, count, sigma)
         rows.append(found)
         if seed < 6:
             print(

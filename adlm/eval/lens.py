@@ -24,6 +24,7 @@ from adlm.nn.context import Context
 from adlm.nn.layout import Layout
 from adlm.objectives.subs import log_probabilities
 from adlm.process.anchors import Anchors
+from adlm.process.mask import forbid_mask
 from adlm.types import Batch
 
 BINS = 10  # of the calibration error
@@ -260,8 +261,7 @@ def anchor_accuracy(
         z, hidden = masked(batch, 0.5, mask, generator)
         model(z.to(device), Context(Layout(model.causal, segments(batch).to(device))))
         chosen = hidden & rule(batch.x, batch.valid, table)
-        logits = model.anchor_head(bridge.seen[0][chosen.to(device)].float())
-        logits[:, mask] = -torch.inf
+        logits = forbid_mask(model.anchor_head(bridge.seen[0][chosen.to(device)].float()), mask)
         right += int((logits.argmax(dim=1).cpu() == batch.x[chosen]).sum())
         total += int(chosen.sum())
     return right / max(1, total)

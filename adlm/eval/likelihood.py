@@ -10,22 +10,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from adlm.data.lengths import Lengths
 from adlm.data.pack import Rows
 from adlm.objectives.base import Objective
-from adlm.objectives.likelihood import Likelihood
-
-
-def length_nats(rows: Rows, index: np.ndarray, lengths: Lengths) -> np.ndarray:
-    """(R,) what the lengths cost that the rows `index` show.
-
-    A row that tells documents apart shows the length of each of its pieces. Codes of lengths that
-    follow each other until the row is full are a code of the row.
-    """
-    row, tokens = rows.pieces(index)
-    return np.bincount(row, lengths.cut(rows.length).nats(tokens), minlength=len(index))
+from adlm.objectives.likelihood import Likelihood, length_nats
 
 
 def describe(

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from adlm.process.mask import forbid_mask
+
 CHUNK_ELEMENTS = 1 << 25  # logits held at once: 128 MiB in fp32
 CACHE_ELEMENTS = 1 << 20  # and worked on at once: they stay in the processor's cache
 
@@ -89,7 +91,7 @@ class _Chunked(torch.autograd.Function):
                 if bias is not None:
                     p += bias.detach()
                 if forbid is not None:
-                    p[:, forbid] = -torch.inf
+                    forbid_mask(p, forbid)
                 y = target[mine, None]
                 top = p.amax(dim=1, keepdim=True)  # (few, 1)
                 chosen = p.gather(1, y)

@@ -142,7 +142,8 @@ class KernelDiffusion(Objective):
         z = self.kernel.draw(batch.x, batch.valid, replace(noise, t=t))
         wanted = batch.valid if self.kernel.uniform else batch.valid & (z == self.mask)
         weight = self.weigh(z, batch.x, t[:, None]) * slope[:, None]  # (B, L)
-        sigma = bring(self.kernel.level(t), z.device) if self.conditioned else None
+        level = self.kernel.level(self.kernel.schedule.alpha(t))
+        sigma = bring(level, z.device) if self.conditioned else None
         context = Context(Layout(self.causal, segments(batch)), sigma)
         return View(z, batch.x, wanted, bring(weight, z.device), t, context)
 

@@ -19,6 +19,7 @@ import torch
 
 from adlm import registry
 from adlm.config import Config
+from adlm.data.lengths import Lengths
 from adlm.data.pack import Rows
 from adlm.data.vocab import Vocab
 from adlm.device import autocast
@@ -166,6 +167,16 @@ def score(
                 nats[low : low + len(part), draw] = scored.rows.cpu().numpy()
             bar.update(low + len(part))
     return Likelihood(nats, rows.count[index], rows.document[index], index)
+
+
+def length_nats(rows: Rows, index: np.ndarray, lengths: Lengths) -> np.ndarray:
+    """(R,) what the lengths cost that the rows `index` show.
+
+    A row that tells documents apart shows the length of each of its pieces. Codes of lengths that
+    follow each other until the row is full are a code of the row.
+    """
+    row, tokens = rows.pieces(index)
+    return np.bincount(row, lengths.cut(rows.length).nats(tokens), minlength=len(index))
 
 
 def spread(total: int, limit: int) -> np.ndarray:

@@ -21,6 +21,7 @@ from adlm.nn.context import Context
 from adlm.nn.layout import Layout
 from adlm.objectives.base import Objective
 from adlm.process.mask import discrete
+from adlm.process.reverse import noise_level
 from adlm.process.schedule import make_schedule
 from adlm.process.times import Times, make_times
 from adlm.process.weight import make_weight
@@ -100,7 +101,7 @@ class MaskedDiffusion(Objective):
     def view(self, batch: Batch, noise: Noise | None) -> View:
         assert noise is not None
         noised, t = self.corrupt(batch, noise)
-        sigma = -torch.log(self.schedule.alpha(t).clamp(min=1e-4)) if self.conditioned else None
+        sigma = noise_level(self.schedule.alpha(t)) if self.conditioned else None
         context = Context(Layout(self.causal, segments(batch)), sigma)
         weight = self.weight(noised.weight)
         return View(noised.z, batch.x, noised.masked, weight, t, context)

@@ -13,14 +13,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from adlm.process.mask import forbid_mask
+
 ROWS, FEW = 256, 32  # through the head, and through the softmax: they stay in the cache
 
 
 def zero_masking(logits: Tensor, mask_id: int) -> Tensor:
     """log p over the vocabulary without the mask. logits: (..., V) -> (..., V) fp32 or wider."""
-    wide = logits.double() if logits.dtype == torch.float64 else logits.float()
-    is_mask = torch.arange(logits.shape[-1], device=logits.device) == mask_id
-    return F.log_softmax(wide.masked_fill(is_mask, -torch.inf), dim=-1)
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    return F.log_softmax(forbid_mask(logits.to(wide, copy=True), mask_id), dim=-1)
 
 
 @torch.no_grad()
@@ -35,8 +36,7 @@ def log_probabilities(h: Tensor, head: nn.Linear, mask_id: int) -> Tensor:
     wide = torch.promote_types(h.dtype, torch.float32)
     out = torch.empty(len(h), head.out_features, dtype=wide, device=h.device)
     for rows, wanted in zip(h.split(ROWS), out.split(ROWS), strict=True):
-        logits = head(rows)
-        logits[:, mask_id] = -torch.inf
+        logits = forbid_mask(head(rows), mask_id)
         for few, log_p in zip(logits.split(FEW), wanted.split(FEW), strict=True):
             torch.log_softmax(few, dim=-1, dtype=wide, out=log_p)
     return out

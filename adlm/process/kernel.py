@@ -16,13 +16,13 @@ from torch import Tensor
 
 from adlm.device import wide
 from adlm.errors import UserError
+from adlm.process.reverse import noise_level
 from adlm.process.schedule import Schedule
 from adlm.registry import create, register
 from adlm.types import Noise
 
 EDGE = 1e-6  # times stay so far from 0 and 1, where shares vanish and their ratios have no value
 TINY = 1e-300
-LEAST_ALPHA = 1e-4  # the least alpha of which a network is told
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ class Kernel:
         """The shares at times of any shape."""
         raise NotImplementedError
 
-    def level(self, t: Tensor) -> Tensor:
-        """What a network that sees the noise level is told at time t: sigma = -log alpha."""
-        return -torch.log(self.schedule.alpha(t).clamp(min=LEAST_ALPHA))
+    def level(self, alpha: Tensor) -> Tensor:
+        """What a network that sees the noise level is told, by the schedule's alpha."""
+        return noise_level(alpha)
 
     def token(self, u: Tensor) -> Tensor:
         """Real tokens, all alike, from u in [0, 1)."""
@@ -171,9 +171,9 @@ class Mixture(Kernel):
         self.share, self.uniform = share, share > 0
         self.b = 2 * share / (1 - share)
 
-    def level(self, t: Tensor) -> Tensor:
-        """The time itself, as published."""
-        return 1 - self.schedule.alpha(t)
+    def level(self, alpha: Tensor) -> Tensor:
+        """The time itself, as published, of the log-linear schedule."""
+        return 1 - alpha
 
     def shares(self, t: Tensor) -> Shares:
         alpha, speed = self.schedule.alpha(t.double()), -self.schedule.dalpha(t.double())

@@ -13,6 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from adlm.process.reverse import Transition
 from adlm.process.schedule import Schedule
 from adlm.registry import register
 from adlm.types import Noise, Noised
@@ -21,6 +22,17 @@ from adlm.types import Noise, Noised
 def hide(x: Tensor, masked: Tensor, mask_id: int) -> Tensor:
     """x: (B, L) with the masked positions replaced by mask_id."""
     return torch.where(masked, mask_id, x)
+
+
+def forbid_mask(logits: Tensor, mask_id: int) -> Tensor:
+    """Give the mask (if it is one of the V) the probability zero, in place. logits: (..., V).
+
+    Example:
+        >>> forbid_mask(torch.zeros(3), mask_id=2).softmax(0)
+        tensor([0.5000, 0.5000, 0.0000])
+    """
+    logits[..., mask_id : mask_id + 1] = -torch.inf
+    return logits
 
 
 @register("masking", "bernoulli")
@@ -78,28 +90,12 @@ def discrete(
     steps: int,
     remask: float = 0.0,
 ) -> Noised:
-    """Discrete time with T steps, t = i / T: weight T |lambda_t|,
+    """Discrete time with T steps: weight T |lambda_t| of the reverse step from t to t - 1 / T.
 
-        lambda_t = ((1 - sigma_t) alpha_t - alpha_s) / (1 - alpha_t),
-
-    where sigma_t is the remasking probability, at most sigma_max = min(1, (1 - alpha_s) / alpha_t).
-    Without remasking it tends to `bernoulli` as T grows; for every T it is a valid bound.
+    The remasking probability `remask` is cut to its valid range. Without remasking this tends to
+    `bernoulli` as T grows; for every T it is a valid bound.
     """
     i = torch.round(noise.t * steps).clamp(1, steps)  # t is a multiple of 1 / T
-    alpha_t, alpha_s = schedule.alpha(i / steps), schedule.alpha((i - 1) / steps)
-    masked = (noise.u < 1 - alpha_t[:, None]) & maskable
-    sigma = remasking(alpha_t, alpha_s, remask)
-    hidden = (1 - alpha_t).clamp(min=torch.finfo(alpha_t.dtype).tiny)  # 0: nothing is hidden
-    weight = steps * (alpha_s - (1 - sigma) * alpha_t) / hidden
-    return Noised(hide(x, masked, mask_id), masked, weight)
-
-
-def remasking(alpha_t: Tensor, alpha_s: Tensor, sigma: float) -> Tensor:
-    """sigma_t: the wanted remasking probability, cut to its valid range.
-
-    Example:
-        >>> remasking(torch.tensor([0.0, 0.8]), torch.tensor([0.1, 0.9]), 0.5)
-        tensor([0.5000, 0.1250])
-    """
-    largest = torch.where(alpha_t > 0, (1 - alpha_s) / alpha_t.clamp(min=1e-30), torch.inf)
-    return torch.full_like(alpha_t, sigma).minimum(largest.clamp(max=1.0))
+    step = Transition(schedule.alpha(i / steps), schedule.alpha((i - 1) / steps))
+    masked = (noise.u < 1 - step.alpha_t[:, None]) & maskable
+    return Noised(hide(x, masked, mask_id), masked, step.weight(step.cut(remask), steps))

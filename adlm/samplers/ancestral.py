@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from adlm.registry import register
-from adlm.samplers.base import Canvas, Policy, unmasking
+from adlm.samplers.base import Canvas, Policy
 
 
 @register("sampler", "ancestral")
@@ -19,5 +19,4 @@ class Ancestral(Policy):
     """The reverse process of the training schedule."""
 
     def step(self, canvas: Canvas, t: float, s: float) -> None:
-        alpha_t, alpha_s = self.alphas(t, s)
-        canvas.fill(canvas.open & (canvas.chance < unmasking(alpha_t, alpha_s)))
+        canvas.fill(canvas.open & (canvas.chance < self.transition(t, s).unmask()))

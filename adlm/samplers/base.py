@@ -22,6 +22,7 @@ from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
 from adlm.nn.context import Context
 from adlm.process.kernel import Kernel, Mask
+from adlm.process.reverse import Transition
 from adlm.process.schedule import LogLinear, Schedule
 from adlm.samplers.categorical import Draw
 from adlm.samplers.random import RowRandom
@@ -46,14 +47,14 @@ class Canvas:
     random: RowRandom
     precision: str = "fp32"
     device: str = ""  # the network's, where it is not the canvas's own: fp64 has to be there
-    noise: Kernel | None = None  # what noise is to the network; None: the mask
     conditioned: bool = False  # does the network see the noise level?
+    noise: Kernel | None = None  # what noise is to the network; None: the mask
     reads: bool = False  # may it predict the mask, and reads the text off z_0?
+    alpha: Tensor = field(init=False)  # (B,) share of visible tokens at the present time
     chance: Tensor = field(init=False)  # (B, L) uniform numbers of this step, for positions
     token_chance: Tensor = field(init=False)  # (B, L) and for tokens
     nfe: Tensor = field(init=False)  # (B,) network passes of each row
     heads: int = field(init=False, default=0)  # positions at which a vocabulary head was computed
-    time: float = field(init=False, default=1.0)  # of the step, which a network may see
     kernel: Kernel = field(init=False)
     probability: Tensor = field(init=False)  # (B, L) of a token when it was written
     block: slice = field(init=False, default_factory=lambda: slice(None))
@@ -66,6 +67,7 @@ class Canvas:
         self.device = self.device or str(self.z.device)
         size = self.model.head.out_features
         self.kernel = self.noise or Mask(LogLinear(), self.mask, size)
+        self.alpha = torch.zeros(len(self.z), dtype=torch.float64, device=self.z.device)
         self.nfe = torch.zeros(len(self.z), dtype=torch.long)
         self.probability = torch.ones(self.z.shape, dtype=torch.float64)
         self._stale = torch.ones(len(self.z), dtype=torch.bool)
@@ -84,11 +86,11 @@ class Canvas:
         both = self.random.uniform(2 * length).to(self.z.device)
         self.chance, self.token_chance = both.split(length, dim=1)
 
-    def arrive(self, t: float) -> None:
-        """From here on it is time t, and a network that sees the noise level is told."""
-        if self.conditioned and t != self.time:
-            self._stale[:] = True
-        self.time = t
+    def tell(self, alpha: Tensor) -> None:
+        """Set the share of visible tokens, (B,), of which a conditioned network is told."""
+        if self.conditioned:
+            self._stale |= (alpha != self.alpha).cpu()
+        self.alpha = alpha
 
     def focus(self, block: slice, window: slice) -> None:
         """From here on only `block` is written, seen through `window`."""
@@ -102,6 +104,11 @@ class Canvas:
         inside = torch.zeros_like(self.frozen)
         inside[:, self.block] = True
         return inside & ~self.frozen
+
+    @property
+    def shown(self) -> Tensor:
+        """(B,) the share of the window that is not masked."""
+        return (self.z[:, self.window] != self.mask).double().mean(dim=1)
 
     @property
     def open(self) -> Tensor:
@@ -121,19 +128,17 @@ class Canvas:
         rows = wanted.nonzero()[:, 0].to(self.z.device)
         seen = self.z[rows][:, self.window].to(self.device)
         with torch.no_grad(), devices.autocast(self.precision, self.device):
-            states = self.model(seen, Context(sigma=self.sigma(len(rows))))
+            states = self.model(seen, Context(sigma=self.sigma(rows)))
         if states.anchor is not None:
             self._anchor = self._keep(self._anchor, rows, states.anchor)
         self._hidden = self._keep(self._hidden, rows, states.denoiser)
         self.nfe += wanted
         self._stale &= ~wanted
 
-    def sigma(self, rows: int) -> Tensor | None:
-        """(rows,) the noise level now, for a network that sees it."""
-        if not self.conditioned:
-            return None
-        level = self.kernel.level(torch.tensor(self.time, dtype=torch.float64))
-        return torch.full((rows,), float(level), device=self.device)
+    def sigma(self, rows: Tensor) -> Tensor | None:
+        """The noise level of some rows, (n,), where the network sees it."""
+        level = self.kernel.level(self.alpha[rows].float())
+        return level.to(self.device) if self.conditioned else None
 
     def _keep(self, store: Tensor | None, rows: Tensor, h: Tensor) -> Tensor:
         h = h.to(self.z.device)
@@ -223,10 +228,6 @@ class Policy:
         """The (t, s) of each step."""
         return clock(steps)
 
-    def told(self, t: float) -> float:
-        """The time of which a network that sees the noise level is told at time t."""
-        return t
-
     def step(self, canvas: Canvas, t: float, s: float) -> None:
         """Write or take back positions of the canvas, from time t to s < t."""
         raise NotImplementedError
@@ -236,6 +237,14 @@ class Policy:
         alpha_t, alpha_s = self.schedule.alpha(torch.tensor([t, s], dtype=torch.float64)).tolist()
         return alpha_t, 1.0 if s == 0 else alpha_s
 
+    def transition(self, t: float, s: float) -> Transition:
+        """The reverse step from t to s."""
+        return Transition.of(*self.alphas(t, s))
+
+    def visible(self, canvas: Canvas, t: float, s: float) -> Tensor:
+        """(B,) the share alpha_t of visible tokens, of which a conditioned network is told."""
+        return torch.full_like(canvas.alpha, self.alphas(t, s)[0])
+
 
 def find_policy(name: str) -> type[Policy]:
     """A registered policy, or a user's, module:Class, where that is allowed."""
@@ -243,22 +252,6 @@ def find_policy(name: str) -> type[Policy]:
     if not (isinstance(kind, type) and issubclass(kind, Policy) and is_dataclass(kind)):
         raise UserError(f"the sampler '{name}' must be a dataclass that is a Policy, found {kind}")
     return kind
-
-
-def unmasking(alpha_t: float, alpha_s: float, sigma: float = 0.0) -> float:
-    """Probability with which a masked position is written from t to s, at most 1,
-
-        (alpha_s - (1 - sigma) alpha_t) / (1 - alpha_t).
-
-    Where alpha_t is 1 to the last bit no position should be masked, so all that are get written.
-
-    Example:
-        >>> unmasking(0.5, 0.75), unmasking(1.0, 1.0)
-        (0.5, 1.0)
-    """
-    if alpha_t >= 1:
-        return 1.0
-    return min(1.0, (alpha_s - (1 - sigma) * alpha_t) / (1 - alpha_t))
 
 
 def make_policy(name: str, schedule: Schedule, options: dict[str, Any] | None = None) -> Policy:
@@ -293,8 +286,8 @@ def run(canvas: Canvas, policy: Policy, steps: int, watch: Watch | None = None) 
     if watch:
         watch(0, canvas)
     for number, (t, s) in enumerate(policy.times(canvas, steps), 1):
-        canvas.arrive(policy.told(t))
         canvas.next_step()
+        canvas.tell(policy.visible(canvas, t, s))
         policy.step(canvas, t, s)
         if watch:
             watch(number, canvas)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from adlm.config import check
 from adlm.errors import UserError
 from adlm.registry import register
@@ -42,6 +44,9 @@ class Blocks(Policy):
             if canvas.open.any():
                 share = max(1, round(steps * (high - low) / length))
                 yield from inner.times(canvas, share)
+
+    def visible(self, canvas: Canvas, t: float, s: float) -> Tensor:
+        return canvas.shown  # the time runs from 1 to 0 in every block
 
     def step(self, canvas: Canvas, t: float, s: float) -> None:
         make_policy(self.inner, self.schedule).step(canvas, t, s)

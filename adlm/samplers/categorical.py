@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from adlm.config import check
+from adlm.process.mask import forbid_mask
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,9 @@ class Draw:
 
     def probabilities(self, logits: Tensor, forbid: int | None) -> Tensor:
         """(N, V) logits -> (N, V) fp64 probabilities; `forbid` (the mask) gets none."""
-        logits = logits.double()
+        logits = logits.to(torch.float64, copy=True)
         if forbid is not None:
-            banned = torch.arange(logits.shape[1], device=logits.device) == forbid
-            logits = logits.masked_fill(banned, -torch.inf)
+            logits = forbid_mask(logits, forbid)
         if self.temperature == 0:
             return torch.zeros_like(logits).scatter(1, logits.argmax(1, keepdim=True), 1.0)
         p = (logits / self.temperature).softmax(dim=1)

@@ -37,6 +37,9 @@ class Confidence(Policy):
         check(self.by in MEASURES, "--policy.by", self.by, f"one of {', '.join(MEASURES)}")
         check(0 <= self.threshold <= 1, "--policy.threshold", self.threshold, "in [0, 1]")
 
+    def visible(self, canvas: Canvas, t: float, s: float) -> Tensor:
+        return canvas.shown  # what is written does not follow the schedule
+
     def step(self, canvas: Canvas, t: float, s: float) -> None:
         waiting = canvas.open
         if not waiting.any():

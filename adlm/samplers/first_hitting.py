@@ -1,8 +1,10 @@
 """First-hitting sampling: the same distribution as ancestral sampling in the limit of many steps.
 
 The times at which positions are written are independent and alike, so the next one is any of the
-masked positions with equal chance. A time-agnostic denoiser needs to know no more: one position of
-each row a step, at most L network passes.
+masked positions with equal chance: one position of each row a step, at most L network passes. A
+time-agnostic denoiser needs to know no more. One that sees the noise level is told the time itself:
+with n positions masked, 1 - alpha falls by the largest of n uniform numbers, which is independent
+of where it is.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from adlm.registry import register
 from adlm.samplers.base import Canvas, Policy, clock
@@ -23,6 +26,10 @@ class FirstHitting(Policy):
 
     def times(self, canvas: Canvas, steps: int) -> Iterator[tuple[float, float]]:
         return clock(int(canvas.open.sum(dim=1).max()))
+
+    def visible(self, canvas: Canvas, t: float, s: float) -> Tensor:
+        largest = torch.where(canvas.open, canvas.chance, 0.0).amax(dim=1)
+        return 1 - (1 - canvas.alpha) * largest
 
     def step(self, canvas: Canvas, t: float, s: float) -> None:
         score = torch.where(canvas.open, canvas.chance, -1.0)

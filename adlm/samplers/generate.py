@@ -126,7 +126,9 @@ def generate(
         longer = "" if sampler == "causal" else " (the sampler blocks writes longer texts)"
         raise UserError(f"the text is to have {length} tokens, and only {most} fit{longer}")
     policy = None
+    kind = registry.lookup("objective", config.objective)
     schedule = make_schedule(config.process.schedule)
+    kernel = make_kernel(config.process.kernel, schedule, vocab.mask, vocab.size)
     if sampler != "causal":
         policy = make_policy(sampler, schedule, settings.policy)
         if isinstance(policy, Blocks):
@@ -143,19 +145,8 @@ def generate(
         z = z.to(devices.wide(device))
         random = RowRandom(settings.seed, rows)
         fixed = z != vocab.mask
-        canvas = Canvas(
-            z,
-            fixed,
-            vocab.mask,
-            model.eval(),
-            settings.draw,
-            random,
-            settings.precision,
-            device,
-            make_kernel(config.process.kernel, schedule, vocab.mask, vocab.size),
-            config.process.conditioned,
-            registry.lookup("objective", config.objective).reads,
-        )
+        how = (settings.draw, random, settings.precision, device, config.process.conditioned)
+        canvas = Canvas(z, fixed, vocab.mask, model.eval(), *how, kernel, kind.reads)
         with devices.autocast(settings.precision, device):  # weights are rounded once
             if policy is None:
                 run_causal(canvas, vocab.bos, watch)

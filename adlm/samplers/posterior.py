@@ -37,7 +37,7 @@ class Posterior(Policy):
             tokens, sure = canvas.ask(use, waiting, canvas.z, canvas.token_chance)
             canvas.change(waiting, tokens, sure)
         if canvas.reads and s == 0:
-            canvas.arrive(0.0)
+            canvas.tell(torch.ones_like(canvas.alpha))
             canvas.next_step()
             canvas.change(canvas.free, *canvas.propose(canvas.free))
 
@@ -87,7 +87,8 @@ class SelfCorrect(Posterior):
         tokens, sure, own = canvas.ask(use, free, canvas.token_chance)
         score = torch.full(free.shape, -1.0, dtype=torch.float64, device=free.device)
         score[free] = torch.where(tokens == canvas.z[free], -1.0, sure)
-        best, place = score.max(dim=1, keepdim=True)
+        order = score.round(decimals=6) + 1e-7 * canvas.chance  # equally sure but for rounding
+        best, place = order.max(dim=1, keepdim=True)
         chosen = torch.zeros_like(free).scatter(1, place, best >= 0)
         canvas.write(chosen, tokens[chosen[free]], own[chosen[free]])
 

@@ -1,14 +1,7 @@
 """Remasking (ReMDM) and correctors: tokens that are written may be taken back.
 
-From t to s, with alpha_t < alpha_s and a remasking probability sigma of at most
-
-    sigma_max = min(1, (1 - alpha_s) / alpha_t),
-
-    a visible token is masked      with probability  sigma
-    a masked position is written   with probability  (alpha_s - (1 - sigma) alpha_t) / (1 - alpha_t)
-
-so that the share of visible tokens is alpha_s after the step, whatever sigma is. A rule is one
-formula for sigma. The correctors are such rules too: a_t - b_t = 1 in discrete flow matching gives
+The step is `process/reverse.py`'s; a rule is one formula for its remasking probability sigma. The
+correctors are such rules too: a_t - b_t = 1 in discrete flow matching gives
 
     sigma = b_t (alpha_s - alpha_t) / alpha_t,
 
@@ -21,56 +14,49 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from adlm.config import check
+from adlm.process.reverse import Transition
 from adlm.registry import register
-from adlm.samplers.base import Canvas, Policy, unmasking
+from adlm.samplers.base import Canvas, Policy
 
 
 @dataclass(frozen=True)
-class Move:
+class Move(Transition):
     """One step of the clock, for rows of `length` positions.
 
     Example:
-        >>> round(Move(0.5, 0.4, 0.9, 0.9, 64).unmask(sigma=0.02), 4)  # amid remdm-loop
+        >>> amid = Loop(None).move(0.5, 0.4, 64)
+        >>> round(amid.unmask(sigma=0.02).item(), 4)
         0.18
     """
 
     t: float
     s: float
-    alpha_t: float
-    alpha_s: float
     length: int
-
-    @property
-    def most(self) -> float:
-        """sigma_max, the largest remasking probability that the step allows."""
-        return min(1.0, (1 - self.alpha_s) / self.alpha_t) if self.alpha_t > 0 else 1.0
-
-    def unmask(self, sigma: float) -> float:
-        """Probability with which a masked position gets a token."""
-        return unmasking(self.alpha_t, self.alpha_s, sigma)
 
 
 @dataclass(frozen=True)
 class Remasking(Policy):
     """A rule overrides `sigma`."""
 
-    def sigma(self, move: Move) -> float:
-        """The remasking probability; what is above `move.most` is cut off."""
+    def sigma(self, move: Move) -> float | Tensor:
+        """The remasking probability; what is above `move.sigma_max` is cut off."""
         raise NotImplementedError
 
     def move(self, t: float, s: float, length: int) -> Move:
-        return Move(t, s, *self.alphas(t, s), length)
+        step = self.transition(t, s)
+        return Move(step.alpha_t, step.alpha_s, t, s, length)
 
     def step(self, canvas: Canvas, t: float, s: float) -> None:
         move = self.move(t, s, canvas.z[:, canvas.block].shape[1])
-        sigma = min(self.sigma(move), move.most)
+        sigma = move.cut(self.sigma(move))
         back = self.taken_back(canvas, move, sigma)
         canvas.fill(canvas.open & (canvas.chance < move.unmask(sigma)))
         canvas.remask(back)
 
-    def taken_back(self, canvas: Canvas, move: Move, sigma: float) -> torch.Tensor:
+    def taken_back(self, canvas: Canvas, move: Move, sigma: Tensor) -> Tensor:
         """(B, L) written positions that are masked again."""
         return canvas.written & (canvas.chance < sigma)
 
@@ -99,8 +85,8 @@ class Rescale(Remasking):
     def __post_init__(self) -> None:
         check(0 <= self.eta <= 1, "--policy.eta", self.eta, "in [0, 1]")
 
-    def sigma(self, move: Move) -> float:
-        return self.eta * move.most
+    def sigma(self, move: Move) -> float | Tensor:
+        return self.eta * move.sigma_max
 
 
 @register("sampler", "remdm-switch")
@@ -132,14 +118,14 @@ class Conf(Remasking):
 
     published: bool = False
 
-    def sigma(self, move: Move) -> float:
-        return 0.0 if self.published else move.most / move.length
+    def sigma(self, move: Move) -> float | Tensor:
+        return 0.0 if self.published else move.sigma_max / move.length
 
-    def taken_back(self, canvas: Canvas, move: Move, sigma: float) -> torch.Tensor:
+    def taken_back(self, canvas: Canvas, move: Move, sigma: Tensor) -> Tensor:
         written = canvas.written
         doubt = -canvas.probability.to(canvas.z.device).masked_fill(~written, torch.inf)
         if self.published:
-            return written & (canvas.chance < move.most * doubt.softmax(dim=1).nan_to_num())
+            return written & (canvas.chance < move.sigma_max * doubt.softmax(dim=1).nan_to_num())
         count = (written & (canvas.chance < sigma)).sum(dim=1, keepdim=True)  # (B, 1)
         # the largest of doubt + Gumbel noise are a draw without replacement by softmax(doubt)
         noise = -(-canvas.token_chance.clamp(min=1e-300).log()).log()
@@ -169,7 +155,7 @@ class Loop(Remasking):
         check(
             0 < self.t_off < self.t_on, "--policy.t_off", self.t_off, f"above 0, below {self.t_on}"
         )
-        most = min(1.0, (1 - on) / on)
+        most = Transition.of(on, on).sigma_max.item()
         check(
             0 <= self.eta <= most, "--policy.eta", self.eta, f"in [0, {most:.3f}] at alpha_on {on}"
         )
@@ -182,15 +168,11 @@ class Loop(Remasking):
             return (1 - t) * self.alpha_on / (1 - self.t_on)
         return self.alpha_on if t > self.t_off else 1 - t * (1 - self.alpha_on) / self.t_off
 
-    def told(self, t: float) -> float:
-        alpha = torch.tensor(self.alpha(t), dtype=torch.float64)
-        return float(self.schedule.t_of_alpha(alpha))
-
     def sigma(self, move: Move) -> float:
         return self.eta if move.t <= self.t_on and move.s >= self.t_off else 0.0
 
 
-def corrected(move: Move, b: float) -> float:
+def corrected(move: Move, b: float) -> float | Tensor:
     """sigma = b (alpha_s - alpha_t) / alpha_t; at alpha_t = 0 there is nothing to take back."""
     return b * (move.alpha_s - move.alpha_t) / move.alpha_t if move.alpha_t > 0 else 0.0
 
@@ -200,7 +182,7 @@ def corrected(move: Move, b: float) -> float:
 class ForwardBackward(Remasking):
     """A step forward for each two steps back: b = 1."""
 
-    def sigma(self, move: Move) -> float:
+    def sigma(self, move: Move) -> float | Tensor:
         return corrected(move, 1.0)
 
 
@@ -216,5 +198,5 @@ class FlowMatching(Remasking):
         check(self.strength >= 0, "--policy.strength", self.strength, "0 or more")
         check(self.power > 0, "--policy.power", self.power, "above 0")
 
-    def sigma(self, move: Move) -> float:
+    def sigma(self, move: Move) -> float | Tensor:
         return corrected(move, self.strength * (move.t * (1 - move.t)) ** self.power)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from adlm.process.score import masked_step, uniform_analytic, uniform_euler
 from adlm.registry import register
-from adlm.samplers.base import Canvas, Policy, unmasking
+from adlm.samplers.base import Canvas, Policy
 from adlm.samplers.categorical import inverse
 
 
@@ -46,7 +46,7 @@ class Analytic(Policy):
         return token, p.gather(1, token[:, None]).squeeze(1)
 
     def masked(self, f: Tensor, z: Tensor, t: float, s: float, mask: int) -> Tensor:
-        return written(masked_step(f, unmasking(*self.alphas(t, s)), mask), s, mask)
+        return written(masked_step(f, float(self.transition(t, s).unmask()), mask), s, mask)
 
     def uniform(self, score: Tensor, z: Tensor, t: float, s: float, mask: int) -> Tensor:
         alpha_t, alpha_s = self.alphas(t, s)

@@ -14,7 +14,10 @@ from adlm.config import AnchorConfig, Config
 from adlm.data.counts import CorpusCounts
 from adlm.data.vocab import Vocab
 from adlm.models.denoiser import Denoiser
+from adlm.nn.context import Context
 from adlm.process.anchors import Anchors
+from adlm.process.mask import forbid_mask
+from adlm.process.reverse import noise_level
 from adlm.samplers.base import Canvas
 
 RARE = 0.3  # share of all tokens that the rarest ones make up
@@ -86,7 +89,8 @@ class Trace:
             if chosen.float().mean() <= 0.5:
                 return
         rare = Anchors(AnchorConfig(rule="corpus", share=RARE), self.vocab)
-        self.anchors = rare(x, every, expected(model, x, self.vocab.mask)).numpy()
+        told = noise_level(torch.zeros(1)) if config.process.conditioned else None
+        self.anchors = rare(x, every, expected(model, x, self.vocab.mask, told)).numpy()
         self.rule = f"anchor: the rarest {RARE:.0%} of what the model writes"
         if not own:
             self.rule += f" (its own rule is code outside adlm: --use {name})"
@@ -119,10 +123,11 @@ class Trace:
 
 
 @torch.no_grad()
-def expected(model: Denoiser, x: Tensor, mask: int) -> CorpusCounts:
+def expected(model: Denoiser, x: Tensor, mask: int, sigma: Tensor | None = None) -> CorpusCounts:
     """How often the model expects each token: on a blank page, or a causal one after the texts."""
     z = x if model.causal else torch.full_like(x[:1], mask)
-    logits = model.logits(z.to(model.embed.weight.device)).float()
-    logits[..., mask] = -torch.inf
+    device = model.embed.weight.device
+    context = Context(sigma=None if sigma is None else sigma.to(device))
+    logits = forbid_mask(model.logits(z.to(device), context).float(), mask)
     share = logits.softmax(-1).mean(dim=(0, 1)).cpu().double()  # (V,)
     return CorpusCounts(share, share, torch.tensor(1.0, dtype=torch.float64))

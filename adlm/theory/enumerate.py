@@ -8,15 +8,19 @@ every path.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+
+from adlm.process.reverse import Transition
 
 MASK = 2
 
 
 @dataclass(frozen=True)
-class Table:
+class TabularPair:
     """A network pair by its tables: log x_psi and log y_phi for every z."""
 
     log_x: np.ndarray  # (3^L, L, 2)
@@ -24,7 +28,7 @@ class Table:
     length: int
 
     @classmethod
-    def random(cls, length: int, seed: int, sharpness: float = 1.5) -> Table:
+    def random(cls, length: int, seed: int, sharpness: float = 1.5) -> TabularPair:
         """Independent random logits for every state."""
         generator = np.random.default_rng(seed)
         logits = sharpness * generator.standard_normal((2, 3**length, length, 2))
@@ -35,43 +39,42 @@ class Table:
         return sum(v * 3**i for i, v in enumerate(z))
 
 
-@dataclass(frozen=True)
-class Step:
-    """Coefficients of the reverse step t -> s with remasking probability sigma."""
+class ReverseStep(NamedTuple):
+    """The probabilities of one reverse step, as plain numbers."""
 
     alpha_t: float
-    alpha_s: float
-    sigma: float
-
-    @property
-    def unmask(self) -> float:
-        """P(masked -> token) = |lambda_t| = (alpha_s - (1 - sigma) alpha_t) / (1 - alpha_t)."""
-        return (self.alpha_s - (1 - self.sigma) * self.alpha_t) / (1 - self.alpha_t)
+    sigma: float  # P(visible -> mask)
+    unmask: float  # P(masked -> token) = |lambda_t|
 
 
-def steps(count: int, sigma: float) -> list[Step]:
+def steps(count: int, sigma: float) -> list[ReverseStep]:
     """The T reverse steps from t = 1 to 0 for alpha = 1 - t; sigma is cut to its valid range."""
     out = []
     for i in range(count, 0, -1):
-        alpha_t, alpha_s = 1 - i / count, 1 - (i - 1) / count
-        largest = min(1.0, (1 - alpha_s) / alpha_t) if alpha_t > 0 else 1.0
-        out.append(Step(alpha_t, alpha_s, min(sigma, largest)))
+        step = Transition.of(1 - i / count, 1 - (i - 1) / count)
+        cut = step.cut(sigma)
+        out.append(ReverseStep(step.alpha_t.item(), cut.item(), step.unmask(cut).item()))
     return out
 
 
-def distribution(table: Table, count: int, sigma: float = 0.0) -> dict[tuple[int, ...], float]:
+def distribution(
+    table: TabularPair | Sequence[TabularPair], count: int, sigma: float = 0.0
+) -> dict[tuple[int, ...], float]:
     """p(x) of the T-step sampler (6), over all sequences, by following every path.
 
+    Several tables are one for each step: a network that sees the noise level.
+
     Example:
-        >>> total = sum(distribution(Table.random(2, seed=0), 3, sigma=0.1).values())
+        >>> total = sum(distribution(TabularPair.random(2, seed=0), 3, sigma=0.1).values())
         >>> bool(np.isclose(total, 1.0))
         True
     """
-    chance = {(MASK,) * table.length: 1.0}
-    for step in steps(count, sigma):
+    tables = [table] * count if isinstance(table, TabularPair) else table
+    chance = {(MASK,) * tables[0].length: 1.0}
+    for told, step in zip(tables, steps(count, sigma), strict=True):
         following: dict[tuple[int, ...], float] = {}
         for z, p in chance.items():
-            for path in itertools.product(*_moves(table, z, step)):
+            for path in itertools.product(*_moves(told, z, step)):
                 key = tuple(v for v, _ in path)
                 move = float(np.prod([q for _, q in path]))
                 following[key] = following.get(key, 0.0) + p * move
@@ -79,7 +82,9 @@ def distribution(table: Table, count: int, sigma: float = 0.0) -> dict[tuple[int
     return chance
 
 
-def _moves(table: Table, z: tuple[int, ...], step: Step) -> list[list[tuple[int, float]]]:
+def _moves(
+    table: TabularPair, z: tuple[int, ...], step: ReverseStep
+) -> list[list[tuple[int, float]]]:
     """For each position, where it can go and how likely."""
     probabilities = np.exp(table.log_x[table.index(z)])
     moves = []
@@ -119,7 +124,9 @@ class Bound:
         return abs(self.anchor - self.divergence)
 
 
-def bound(table: Table, x: tuple[int, ...], anchors: set[int], count: int, sigma: float) -> Bound:
+def bound(
+    table: TabularPair, x: tuple[int, ...], anchors: set[int], count: int, sigma: float
+) -> Bound:
     """Every term of the theorem, by listing every z_t with its probability."""
     nelbo = anchor = divergence = 0.0
     for step in steps(count, sigma):
@@ -137,7 +144,7 @@ def bound(table: Table, x: tuple[int, ...], anchors: set[int], count: int, sigma
 
 
 def _divergence(
-    table: Table, z: tuple[int, ...], x: tuple[int, ...], position: int, step: Step
+    table: TabularPair, z: tuple[int, ...], x: tuple[int, ...], position: int, step: ReverseStep
 ) -> float:
     """KL( r(Y_s | Z_t, y) || r_phi(Y_s | Z_t) ) at one anchor, over its two tokens and the mask."""
     true, model = np.zeros(3), np.zeros(3)

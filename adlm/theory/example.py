@@ -24,7 +24,7 @@ DATA = {(1, 0, 0): 0.9, (0, 1, 1): 0.1}
 
 
 @dataclass(frozen=True)
-class Transition:
+class WorkedStep:
     """One reverse step to (m, 0, m), factor by factor."""
 
     name: str
@@ -57,7 +57,7 @@ def majority(position: int) -> int:
     return max((0, 1), key=lambda token: marginal(position, token))
 
 
-def transitions(unmask: float = 0.5) -> list[Transition]:
+def transitions(unmask: float = 0.5) -> list[WorkedStep]:
     """The standard denoiser against the anchored one.
 
     Example:
@@ -66,8 +66,8 @@ def transitions(unmask: float = 0.5) -> list[Transition]:
     """
     sure = 1.0 if majority(1) == 0 else 0.0
     return [
-        Transition(
+        WorkedStep(
             "standard: x^2 = 0 has its marginal probability", 1 - unmask, unmask, marginal(1, 0)
         ),
-        Transition("anchored: the anchor x^2 is decided first", 1 - unmask, unmask, sure),
+        WorkedStep("anchored: the anchor x^2 is decided first", 1 - unmask, unmask, sure),
     ]

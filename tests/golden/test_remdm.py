@@ -19,11 +19,11 @@ MASK = 39
 def transition(rule: Remasking, known: dict[str, Tensor], p: Tensor, t: float, s: float) -> Tensor:
     """(B, L, V): where each position goes from t to s."""
     move = rule.move(t, s, known["z"].shape[1])
-    sigma = min(rule.sigma(move), move.most)
+    sigma = move.cut(rule.sigma(move))
     write, stay = move.unmask(sigma), torch.zeros_like(p)
     masked = write * p
     masked[..., MASK] = 1 - write
-    stay.scatter_(-1, known["z"][..., None], 1 - sigma)
+    stay.scatter_(-1, known["z"][..., None], float(1 - sigma))
     stay[..., MASK] = sigma
     return torch.where(known["masked"][..., None], masked, stay)
 
@@ -69,7 +69,7 @@ def test_confidence_meets_the_published_remasking_probabilities():
     for case, number in zip(cases("remdm-conf"), (6, 7), strict=True):
         move = Conf(LogLinear(), published=True).move(case["t"], case["s"], 12)
         doubt = known["conf"].masked_fill(~written, -torch.inf)
-        ours = move.most * doubt.softmax(dim=1) * written
+        ours = move.sigma_max * doubt.softmax(dim=1) * written
         assert meets(ours, known[f"sigma{number}_conf"])
 
 

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
+from adlm.config import AnchorConfig
 from adlm.data.corpus import open_rows
+from adlm.data.counts import CorpusCounts
 from adlm.data.lengths import Lengths
 from adlm.data.vocab import byte_vocab
 from adlm.errors import UserError
 from adlm.models import checkpoint
 from adlm.models.hub import load_model
+from adlm.train.distributed import World
+from adlm.train.loop import Trainer
 from adlm.train.run import train
 from tests.conftest import make_config
 
@@ -21,6 +28,46 @@ from tests.conftest import make_config
 def saved(text_file, tmp_path):
     train(make_config(text_file, steps=2), tmp_path / "run")
     return checkpoint.find(tmp_path / "run")
+
+
+def test_counts_stand_beside_the_weights_and_an_older_run_that_kept_them_twice_resumes(
+    text_file, tmp_path
+):
+    """Once they were buffers of the network, and stood among the weights to resume from too."""
+    plain = make_config(text_file, "adlm", steps=4, save_every=2, keep=9)
+    anchor = AnchorConfig(rule="corpus", share=0.4)
+    config = replace(plain, model=replace(plain.model, anchor_blocks=1), anchor=anchor)
+    train(config, tmp_path / "run")
+    middle, last = checkpoint.steps(tmp_path / "run")
+    saved = checkpoint.load(middle)
+    rows = open_rows(config.data, "train", saved.vocab)
+    for found, right in zip(
+        vars(saved.counts()).values(),
+        vars(CorpusCounts.count(rows, saved.vocab.size)).values(),
+        strict=True,
+    ):
+        assert torch.equal(found, right)
+    assert not any(name.startswith("table_") for name in saved.weights())
+    old = load_file(middle / "train.safetensors")
+    beside = {f"weights.table_{n}": t for n, t in vars(saved.counts()).items()}
+    save_file(old | beside, middle / "train.safetensors")
+    forge(middle)
+    resumed = Trainer(config, tmp_path / "run", World(), "cpu")
+    resumed.resume(middle)
+    resumed.advance()
+    resumed.advance()
+    right = checkpoint.load(last).training()[0]
+    for name, tensor in resumed.model.state_dict().items():
+        assert torch.equal(tensor, right[f"weights.{name}"]), name
+
+
+def test_counts_of_another_vocabulary_are_refused(saved):
+    weights = load_file(saved / "model.safetensors")
+    beside = {f"table_{n}": t.clone() for n, t in vars(CorpusCounts.even(3)).items()}
+    save_file(weights | beside, saved / "model.safetensors")
+    forge(saved)
+    with pytest.raises(UserError, match=r"table_tokens must have shape \(258,\)"):
+        checkpoint.load(saved).counts()
 
 
 def forge(folder) -> None:

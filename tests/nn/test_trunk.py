@@ -164,6 +164,21 @@ def test_only_the_wanted_states_are_the_same_states_with_the_same_gradients(time
         assert torch.allclose(whole, part, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_a_noise_level_for_each_position_is_that_of_the_row_where_they_agree(share):
+    net = model(False, TrunkConfig(width=16, blocks=2, heads=2, conv=3, time=8))
+    x, sigma = tokens(4, 9), torch.rand(4).double()
+    wanted = torch.rand(4, 9, generator=torch.Generator().manual_seed(0)) < share
+    row, each = (
+        net(x, Context(sigma=level, wanted=wanted)).denoiser
+        for level in (sigma, sigma[:, None].expand(4, 9))
+    )
+    assert torch.allclose(row, each, atol=1e-12)
+    other = sigma[:, None].repeat(1, 9)
+    other[:, 4] += 1
+    assert not torch.allclose(net(x, Context(sigma=other, wanted=wanted)).denoiser, row)
+
+
 def test_wanted_states_of_a_compiled_trunk_whatever_their_number():
     net = model(False).float()
     x = tokens(4, 9)

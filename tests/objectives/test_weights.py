@@ -58,6 +58,26 @@ def test_flat_counts_every_hidden_token_alike():
     assert not flat.bound
 
 
+def test_the_weight_of_a_prediction_may_differ_by_position():
+    config = Config(model=SMALL)
+    model = build_model(config, VOCAB.size).eval()
+    batch, noise = given()
+    objective = make_objective(config, VOCAB)
+    view = objective.view(batch, noise)
+    h = model(view.z, replace(view.context, wanted=view.wanted)).denoiser
+    bound, nats = objective.loss(h, model.head, view)
+    spread = replace(view, weight=view.weight[:, None].expand_as(view.z))
+    same, again = objective.loss(h, model.head, spread)
+    assert torch.equal(same, bound)
+    assert torch.equal(again, nats)
+    assert torch.equal(spread.by_row(nats), view.by_row(nats))
+    one = replace(view, weight=torch.zeros_like(view.z, dtype=torch.float32))
+    row, place = view.wanted.nonzero()[0].tolist()
+    one.weight[row, place] = 3.0
+    assert objective.loss(h, model.head, one)[0].item() == pytest.approx(3 * nats[0].item())
+    assert one.by_row(nats)[row].item() == pytest.approx(3 * nats[0].item())
+
+
 def test_times_of_a_step_follow_the_rule():
     objective = make_objective(Config(model=SMALL, process=BELL), VOCAB)
     t = objective.noise(64, 4, torch.Generator().manual_seed(0)).t

@@ -71,7 +71,8 @@ class Listed:
     @torch.no_grad()
     def logits(self, t: float) -> Tensor:
         """(S, L, V) at every state."""
-        level = self.kernel.level(torch.tensor(t, dtype=torch.float64))
+        alpha = self.kernel.schedule.alpha(torch.tensor(t, dtype=torch.float64))
+        level = self.kernel.level(alpha)
         sigma = torch.full((len(STATES),), float(level))
         return self.model.logits(STATES, Context(sigma=sigma))
 

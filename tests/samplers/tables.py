@@ -17,7 +17,7 @@ from adlm.samplers.base import Canvas
 from adlm.samplers.categorical import Draw
 from adlm.samplers.random import RowRandom
 from adlm.samplers.remask import Remasking
-from adlm.theory.enumerate import MASK, Table
+from adlm.theory.enumerate import MASK, TabularPair
 
 V = 3
 PLAIN = [n for n in names("sampler") if not lookup("sampler", n).needs_anchors]
@@ -26,10 +26,14 @@ LIMITS = {3: 16.3, 7: 24.3, 15: 37.7}  # chi-square at p = 0.001 by degrees of f
 
 
 class Network(nn.Module):
-    """The table of `adlm.theory` as a model: its hidden states are its logits."""
+    """The table of `adlm.theory` as a model: its hidden states are its logits.
 
-    def __init__(self, table: Table):
+    With a `late` table it sees the noise level, and has that where half or more is visible.
+    """
+
+    def __init__(self, table: TabularPair, late: TabularPair | None = None):
         super().__init__()
+        self.late = None if late is None else Network(late)
         size = (len(table.log_x), table.length, 1)
         logits = np.concatenate((table.log_x, np.zeros(size)), axis=2)
         self.logits_of = torch.from_numpy(logits)
@@ -38,13 +42,26 @@ class Network(nn.Module):
         self.head.out_features = logits.shape[2]  # as a Linear has it
 
     def forward(self, z: Tensor, context: Context = Context()) -> States:
-        return States(self.logits_of[(z * self.base).sum(dim=1)])
+        logits = self.logits_of[(z * self.base).sum(dim=1)]  # (B, L, V)
+        if self.late is not None:
+            now = torch.exp(-context.sigma) > 0.5 - 1e-6
+            logits = torch.where(now[:, None, None], self.late(z).denoiser, logits)
+        return States(logits)
 
 
 def canvas(model: nn.Module, rows: int, length: int, seed: int = 0, draw: Draw = Draw()) -> Canvas:
     z = torch.full((rows, length), MASK)
     frozen = torch.zeros_like(z, dtype=torch.bool)
-    return Canvas(z, frozen, MASK, model, draw, RowRandom(seed, range(rows)))
+    conditioned = getattr(model, "late", None) is not None
+    return Canvas(
+        z, frozen, MASK, model, draw, RowRandom(seed, range(rows)), conditioned=conditioned
+    )
+
+
+def two_tables(steps: int) -> tuple[Network, list[TabularPair]]:
+    """A network that sees the noise level, and its table at each of T steps, alpha = 1 - t."""
+    early, late = TabularPair.random(3, seed=21), TabularPair.random(3, seed=22)
+    return Network(early, late), [late if 2 * i >= steps else early for i in range(steps)]
 
 
 def chi_square(z: Tensor, expected: dict[tuple[int, ...], float]) -> float:
@@ -53,7 +70,7 @@ def chi_square(z: Tensor, expected: dict[tuple[int, ...], float]) -> float:
     return sum((seen[x] - p * len(z)) ** 2 / (p * len(z)) for x, p in expected.items() if p > 0)
 
 
-def random_order(table: Table) -> dict[tuple[int, ...], float]:
+def random_order(table: TabularPair) -> dict[tuple[int, ...], float]:
     """p(x) when positions are written one by one in uniformly random order."""
     out: dict[tuple[int, ...], float] = {}
     orders = list(itertools.permutations(range(table.length)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -14,6 +15,7 @@ import adlm.errors
 from adlm.cli import main
 from adlm.config import Config, ModelConfig
 from adlm.data.vocab import byte_vocab, make_vocab
+from adlm.models.build import build_model
 from adlm.samplers import template
 from adlm.samplers.generate import samplers_for
 from adlm.samplers.template import holes
@@ -151,13 +153,20 @@ def test_a_document_ends_at_its_end(runs):
         assert end == 16 or row[end - 1] == model.vocab.eos
 
 
-def test_a_model_that_sees_the_noise_level_is_refused(runs):
+def test_a_model_that_sees_the_noise_level_is_told_it(runs):
     model = adlm.load(runs / "mdlm")
     shape = replace(model.config.model, time=8)
     process = replace(model.config.process, conditioned=True)
-    timed = replace(model, config=replace(model.config, model=shape, process=process))
-    with pytest.raises(adlm.errors.UserError, match="see the noise level"):
-        timed.generate()
+    config = replace(model.config, model=shape, process=process)
+    network = build_model(config, model.vocab.size)
+    levels = []
+    network.register_forward_pre_hook(lambda _, given: levels.append(given[1].sigma))
+    timed = replace(model, config=config, network=network)
+    assert len(timed.generate(n=2, steps=4)) == 2
+    told = {round(float(s), 6) for sigma in levels for s in sigma}
+    assert told <= {round(-math.log(max(1 - i / 4, 1e-4)), 6) for i in range(1, 5)}
+    assert len(told) > 2
+    assert timed.trace(n=1, steps=2).anchors is not None
 
 
 def test_unknown_settings_are_named(runs):

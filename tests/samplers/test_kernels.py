@@ -96,10 +96,12 @@ def corrected(listed: Listed, level: float, temperature: float) -> Tensor:
         for made in itertools.product(REAL, repeat=L):
             chance = float(p[k, 0, made[0]] * p[k, 1, made[1]])
             sure = [float(p[k, i, made[i]]) if made[i] != z[i] else -1.0 for i in range(L)]
-            new, best = list(z), int(np.argmax(sure))
-            if sure[best] >= 0:
-                new[best] = made[best]
-            moves[k, new[0] * V + new[1]] += chance
+            alike = [i for i in range(L) if sure[i] > max(sure) - 1e-6]  # the chance is even then
+            for best in alike:
+                new = list(z)
+                if sure[best] >= 0:
+                    new[best] = made[best]
+                moves[k, new[0] * V + new[1]] += chance / len(alike)
     return moves
 
 
@@ -180,7 +182,7 @@ def test_a_network_is_told_the_noise_level_of_each_step():
     told: list[float] = []
     plain = canvas.sigma
 
-    def sigma(rows: int) -> Tensor | None:
+    def sigma(rows: Tensor) -> Tensor | None:
         told.append(float(plain(rows)[0]))
         return plain(rows)
 

@@ -9,7 +9,7 @@ import torch
 
 from adlm.process.schedule import make_schedule
 from adlm.samplers.base import Canvas, Policy, make_policy, run
-from adlm.theory.enumerate import MASK, Table, distribution
+from adlm.theory.enumerate import MASK, TabularPair, distribution
 from tests.samplers.tables import (
     LIMITS,
     REMASKING,
@@ -26,12 +26,12 @@ def test_every_remasking_rule_keeps_the_marginal_of_its_schedule(sampler, schedu
     """P(visible at s) = (1 - sigma) P(visible at t) + unmask P(masked at t) = alpha_s, exactly."""
     policy = make_policy(sampler, make_schedule(schedule))
     visible = 0.0
-    for t, s in policy.times(canvas(Network(Table.random(2, 0)), 1, 2), steps):
+    for t, s in policy.times(canvas(Network(TabularPair.random(2, 0)), 1, 2), steps):
         move = policy.move(t, s, length=2)
-        alpha_s = move.alpha_s
-        sigma = min(policy.sigma(move), move.most)
+        alpha_s = move.alpha_s.item()
+        sigma = move.cut(policy.sigma(move)).item()
         assert 0 <= sigma <= 1
-        unmask = move.unmask(sigma)
+        unmask = move.unmask(sigma).item()
         assert 0 <= unmask <= 1 + 1e-12
         visible = (1 - sigma) * visible + unmask * (1 - visible)
         assert visible == pytest.approx(alpha_s, abs=1e-12)
@@ -58,7 +58,7 @@ def test_the_number_of_masks_in_a_real_run_is_binomial_at_every_step(sampler):
                 number,
             )  # 3 degrees of freedom, p = 0.0001: 56 are looked at
 
-    made = canvas(Network(Table.random(length, 4)), rows, length, seed=11)
+    made = canvas(Network(TabularPair.random(length, 4)), rows, length, seed=11)
     run(made, policy, steps, look)
     assert not made.open.any()
 
@@ -73,7 +73,7 @@ def test_the_published_conf_rule_leaves_more_masked_than_its_schedule_says():
     shares = {}
     for published in (False, True):
         policy = make_policy("remdm-conf", make_schedule("log-linear"), {"published": published})
-        made = canvas(Network(Table.random(3, 4)), 20_000, 3)
+        made = canvas(Network(TabularPair.random(3, 4)), 20_000, 3)
         shares[published] = masked_shares(made, policy, 8)[4]
     assert shares[False] == pytest.approx(0.5, abs=0.01)
     assert shares[True] > 0.55
@@ -81,7 +81,7 @@ def test_the_published_conf_rule_leaves_more_masked_than_its_schedule_says():
 
 @pytest.mark.parametrize("eta", [0.1, 0.4])
 def test_remasking_samples_the_enumerated_distribution(eta):
-    table = Table.random(2, seed=3)
+    table = TabularPair.random(2, seed=3)
     made = canvas(Network(table), 20_000, 2)
     run(made, make_policy("remdm-cap", make_schedule("log-linear"), {"eta": eta}), 5)
     exact = {x: p for x, p in distribution(table, 5, sigma=eta).items() if MASK not in x}

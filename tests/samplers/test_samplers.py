@@ -24,7 +24,7 @@ from adlm.samplers.categorical import Draw
 from adlm.samplers.causal import run_causal
 from adlm.samplers.confidence import MEASURES
 from adlm.samplers.random import RowRandom
-from adlm.theory.enumerate import MASK, Table, distribution
+from adlm.theory.enumerate import MASK, TabularPair, distribution
 from tests.nn.test_trunk import model as random_trunk
 from tests.objectives.test_ar import random_model
 from tests.samplers.tables import (
@@ -35,28 +35,60 @@ from tests.samplers.tables import (
     canvas,
     chi_square,
     random_order,
+    two_tables,
 )
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5])
 def test_ancestral_sampling_is_the_exact_reverse_process(steps):
-    table = Table.random(3, seed=steps)
+    table = TabularPair.random(3, seed=steps)
     made = canvas(Network(table), 20_000, 3)
     run(made, lookup("sampler", "ancestral")(make_schedule("log-linear")), steps)
     exact = {x: p for x, p in distribution(table, steps).items() if MASK not in x}
     assert chi_square(made.z, exact) < LIMITS[7]
 
 
+@pytest.mark.parametrize("steps", [1, 2, 5])
+@pytest.mark.parametrize(("sampler", "eta"), [("ancestral", 0.0), ("remdm-cap", 0.2)])
+def test_a_network_that_sees_the_noise_level_is_told_that_of_each_step(sampler, eta, steps):
+    net, tables = two_tables(steps)
+    made = canvas(net, 20_000, 3)
+    options = {"eta": eta} if eta else {}
+    run(made, make_policy(sampler, make_schedule("log-linear"), options), steps)
+    exact = {x: p for x, p in distribution(tables, steps, eta).items() if MASK not in x}
+    assert chi_square(made.z, exact) < LIMITS[7]
+    blind = {x: p for x, p in distribution(tables[0], steps, eta).items() if MASK not in x}
+    assert (chi_square(made.z, blind) > 10 * LIMITS[7]) == (steps > 1)
+
+
+def test_first_hitting_tells_the_noise_level_of_the_time_it_hits():
+    """The same distribution as many small steps, each told its own level."""
+    net, tables = two_tables(256)
+    made = canvas(net, 20_000, 3)
+    run(made, make_policy("first-hitting", make_schedule("log-linear")), 3)
+    exact = {x: p for x, p in distribution(tables, 256).items() if MASK not in x}
+    assert chi_square(made.z, exact) < LIMITS[7]
+    assert (made.nfe == 3).all()
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_every_sampler_writes_with_a_network_that_sees_the_noise_level(name):
+    made = canvas(two_tables(4)[0], 20, 3)
+    run(made, make_policy(name, make_schedule("cosine")), 4)
+    assert not made.open.any()
+    assert ((made.alpha >= 0) & (made.alpha <= 1)).all()
+
+
 @pytest.mark.parametrize("name", [n for n in names("sampler") if "anchor" not in n])
 def test_a_schedule_that_is_flat_to_the_last_bit_ends_without_masks(name):
     """polynomial:10 has alpha = 1 at t = 1/64, in double precision too."""
-    made = canvas(Network(Table.random(3, seed=1)), 50, 3)
+    made = canvas(Network(TabularPair.random(3, seed=1)), 50, 3)
     run(made, make_policy(name, make_schedule("polynomial:10")), 64)
     assert not (made.z == MASK).any()
 
 
 def test_first_hitting_is_the_process_in_random_order_and_the_limit_of_ancestral():
-    table = Table.random(3, seed=9)
+    table = TabularPair.random(3, seed=9)
     exact = random_order(table)
     made = canvas(Network(table), 20_000, 3)
     run(made, lookup("sampler", "first-hitting")(make_schedule("log-linear")), 3)
@@ -94,7 +126,7 @@ def test_the_cache_changes_nothing():
 
 @pytest.mark.parametrize("by", ["probability", "margin", "entropy"])
 def test_confidence_writes_the_surest_position_first(by):
-    table = Table.random(4, seed=5)
+    table = TabularPair.random(4, seed=5)
     logits = Network(table)(torch.full((1, 4), MASK)).denoiser[0]
     p = logits[:, :2].softmax(dim=1)
     made = canvas(Network(table), 1, 4, draw=Draw(temperature=0))
@@ -107,7 +139,7 @@ def test_confidence_writes_the_surest_position_first(by):
 
 
 def test_a_threshold_writes_all_that_is_sure_at_once():
-    table = Table.random(4, seed=5)
+    table = TabularPair.random(4, seed=5)
     p = Network(table)(torch.full((1, 4), MASK)).denoiser[0][:, :2].softmax(dim=1)
     sure = p.max(dim=1).values * 2 - 1  # margin
     made = canvas(Network(table), 1, 4)
@@ -181,7 +213,7 @@ def test_blocks_are_written_from_left_to_right_through_a_window():
             return super().forward(z, context)
 
     policy = make_policy("blocks", make_schedule("log-linear"), {"size": 2, "context": 3})
-    made = canvas(Spy(Table.random(3, 1)), 2, 7)
+    made = canvas(Spy(TabularPair.random(3, 1)), 2, 7)
 
     def look(number: int, now: Canvas) -> None:
         written = (now.z != MASK).long()
@@ -196,7 +228,7 @@ def test_blocks_are_written_from_left_to_right_through_a_window():
 def test_blocks_of_the_whole_length_are_the_inner_sampler():
     found = []
     for name, options in [("ancestral", {}), ("blocks", {"size": 4})]:
-        made = canvas(Network(Table.random(4, 1)), 50, 4, seed=2)
+        made = canvas(Network(TabularPair.random(4, 1)), 50, 4, seed=2)
         run(made, make_policy(name, make_schedule("log-linear"), options), 6)
         found.append(made.z)
     assert torch.equal(*found)
@@ -213,7 +245,9 @@ def test_frozen_tokens_are_never_touched_and_everything_else_is_written(seed, sa
     z = torch.randint(0, 3, (4, 5), generator=generator)
     frozen = torch.rand(4, 5, generator=generator) < 0.4
     z = torch.where(frozen, z, MASK)
-    made = Canvas(z, frozen, MASK, Network(Table.random(5, 1)), Draw(), RowRandom(seed, range(4)))  # type: ignore[arg-type]
+    made = Canvas(
+        z, frozen, MASK, Network(TabularPair.random(5, 1)), Draw(), RowRandom(seed, range(4))
+    )  # type: ignore[arg-type]
     run(made, make_policy(sampler, make_schedule("cosine")), steps)
     assert torch.equal(made.z[frozen], z[frozen])
     assert not made.open.any()
@@ -221,7 +255,7 @@ def test_frozen_tokens_are_never_touched_and_everything_else_is_written(seed, sa
 
 @pytest.mark.parametrize("sampler", PLAIN)
 def test_a_row_does_not_depend_on_the_rows_beside_it(sampler):
-    net = Network(Table.random(4, 2))
+    net = Network(TabularPair.random(4, 2))
     policy = lookup("sampler", sampler)(make_schedule("log-linear"))
     together = canvas(net, 6, 4, seed=5)
     run(together, policy, 4)
@@ -259,7 +293,7 @@ def test_logits_a_few_positions_at_a_time_are_the_same(sampler, options, monkeyp
 
 
 def test_a_row_that_did_not_change_is_not_passed_again():
-    made = canvas(Network(Table.random(3, 3)), 50, 3)
+    made = canvas(Network(TabularPair.random(3, 3)), 50, 3)
     run(made, lookup("sampler", "ancestral")(make_schedule("log-linear")), 200)
     assert made.nfe.max() <= 3
     assert made.nfe.min() >= 1

@@ -11,28 +11,30 @@ import pytest
 
 from adlm.commands.theory import start
 from adlm.errors import UserError
+from adlm.process.reverse import Transition
 from adlm.theory.complexity import MODELS, curves, fit, loss, parameters, truth
 from adlm.theory.em import em_curve
-from adlm.theory.enumerate import Table, bound, distribution, steps
+from adlm.theory.enumerate import TabularPair, bound, distribution, steps
 from adlm.theory.example import transitions
 from adlm.theory.networks import make
 
 
 def test_the_worked_example():
+    assert transitions()[0].unmask == pytest.approx(Transition.of(1 / 3, 2 / 3).unmask().item())
     assert [round(t.probability, 12) for t in transitions()] == [0.1125, 0.125]
 
 
 @pytest.mark.parametrize("sigma", [0.0, 0.2, 1.0])
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_the_sampler_ends_in_a_distribution_without_masks(count, sigma):
-    chance = distribution(Table.random(3, 0), count, sigma)
+    chance = distribution(TabularPair.random(3, 0), count, sigma)
     assert math.isclose(sum(chance.values()), 1.0, rel_tol=1e-12)
     assert sum(p for z, p in chance.items() if 2 in z) < 1e-12
     assert all(0 <= s.sigma <= 1 and 0 <= s.unmask <= 1 + 1e-12 for s in steps(count, sigma))
 
 
 def test_one_step_is_the_independent_product():
-    table = Table.random(3, 4)
+    table = TabularPair.random(3, 4)
     chance = distribution(table, 1)
     probabilities = np.exp(table.log_x[table.index((2, 2, 2))])
     for x, p in chance.items():
@@ -41,7 +43,7 @@ def test_one_step_is_the_independent_product():
 
 
 def test_a_single_step_makes_the_bound_tight_and_more_steps_do_not():
-    table, x = Table.random(3, 1), (1, 0, 0)
+    table, x = TabularPair.random(3, 1), (1, 0, 0)
     one = bound(table, x, {0}, 1, 0.0)
     assert math.isclose(one.nll, one.nelbo)
     more = bound(table, x, {0}, 4, 0.0)
@@ -51,18 +53,18 @@ def test_a_single_step_makes_the_bound_tight_and_more_steps_do_not():
 @pytest.mark.parametrize("sigma", [0.0, 0.3])
 def test_the_nelbo_is_above_the_nll_and_has_no_anchors_in_it(sigma):
     """What is left of Theorem 4.1: other anchors, or another anchor network, change nothing."""
-    table, x = Table.random(3, 5), (1, 0, 0)
+    table, x = TabularPair.random(3, 5), (1, 0, 0)
     found = bound(table, x, {0}, 4, sigma)
     assert found.slack > 1e-3
     assert found.slack == bound(table, x, {0, 1, 2}, 4, sigma).slack
-    other = bound(Table(table.log_x, table.log_y - 1, 3), x, {0}, 4, sigma)
+    other = bound(TabularPair(table.log_x, table.log_y - 1, 3), x, {0}, 4, sigma)
     assert other.slack == found.slack
     assert other.anchor > found.anchor
 
 
 @pytest.mark.parametrize("sigma", [0.0, 0.3])
 def test_the_anchor_term_is_the_divergence_of_its_definition(sigma):
-    found = bound(Table.random(3, 2), (1, 0, 0), {0, 2}, 3, sigma)
+    found = bound(TabularPair.random(3, 2), (1, 0, 0), {0, 2}, 3, sigma)
     assert found.anchor > 0.1
     assert math.isclose(found.anchor, found.divergence, rel_tol=1e-12)
 
