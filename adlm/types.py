@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -51,8 +52,8 @@ class Noise:
         return self._each(lambda x: x.to(device))
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Noise:
-        found = (getattr(self, f.name) for f in fields(self))
-        return Noise(*(None if x is None else change(x) for x in found))
+        found: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        return Noise(**{name: None if x is None else change(x) for name, x in found.items()})
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from adlm.data.vocab import Vocab
 from adlm.objectives.anchored import AnchoredObjective
 from adlm.objectives.kernels import KernelDiffusion
 from adlm.process.kernel import Kernel, Mixture, times
+from adlm.process.weight import Weight, make_weight
 from adlm.registry import register
 
 MOST = 2.0  # a clean token's weight is cut to that of a mask
@@ -31,6 +32,9 @@ class MixedDiffusion(KernelDiffusion):
     def __init__(self, config: Config, vocab: Vocab):
         super().__init__(config, vocab)
         self.dynamic = config.process.weight == "dynamic"
+
+    def weighting(self, spec: str) -> Weight:
+        return make_weight("bound" if spec == "dynamic" else spec)
 
     def clock(self, v: Tensor) -> tuple[Tensor, Tensor]:
         """For the bound t = v^3 (10 - 15 v + 6 v^2): more times near the ends.

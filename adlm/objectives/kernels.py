@@ -29,7 +29,7 @@ from adlm.objectives.mdlm import check_times, of_bound, segments
 from adlm.process.kernel import make_kernel, times
 from adlm.process.schedule import make_schedule
 from adlm.process.times import make_times
-from adlm.process.weight import make_weight
+from adlm.process.weight import Weight, make_weight
 from adlm.types import Batch, Noise, View
 
 STEEP = 40.0  # above, softplus(x) is x to the last bit of fp64
@@ -85,7 +85,7 @@ class KernelDiffusion(Objective):
         schedule = make_schedule(process.schedule)
         self.kernel = make_kernel(process.kernel, schedule, vocab.mask, vocab.size)
         self.times = make_times(process.times)
-        self.weight = make_weight(process.weight if process.weight != "dynamic" else "bound")
+        self.weight = self.weighting(process.weight)
         self.eps, self.conditioned = process.eps, process.conditioned
         check_times(process, self.times)
         if self.kernel.uniform and process.weight == "flat":
@@ -120,6 +120,10 @@ class KernelDiffusion(Objective):
                 f"the objective {name} needs a network that sees the noise level: "
                 "process.conditioned must be true (and model.time above 0)"
             )
+
+    def weighting(self, spec: str) -> Weight:
+        """What `process.weight` makes of a weight in the bound."""
+        return make_weight(spec)
 
     @classmethod
     def for_scoring(cls, config: Config) -> Config:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -126,8 +127,9 @@ def row_noise(seed: int, row: int, draws: int, length: int) -> Noise:
 
 def stack(rows: list[Noise]) -> Noise:
     """One noise of several rows' own."""
-    found = ([getattr(n, f.name) for n in rows] for f in fields(Noise))
-    return Noise(*(None if any(x is None for x in xs) else torch.cat(xs) for xs in found))
+    found = {f.name: [getattr(n, f.name) for n in rows] for f in fields(Noise)}
+    made: dict[str, Any] = {name: torch.cat(xs) for name, xs in found.items() if xs[0] is not None}
+    return Noise(**made)
 
 
 @torch.no_grad()
