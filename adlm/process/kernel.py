@@ -48,7 +48,6 @@ class Kernel:
     """
 
     uniform: bool  # may noise be a real token?
-    blank: bool = True  # is all of it the mask at t = 1?
 
     def __init__(self, schedule: Schedule, mask: int, size: int):
         self.schedule, self.mask, self.size = schedule, mask, size
@@ -82,6 +81,11 @@ class Kernel:
         assert noise.token is not None
         noised = (u < 1 - at.alpha).to(x.device) & maskable & ~hidden
         return torch.where(noised, self.token(noise.token.to(u.device)).to(x.device), z)
+
+    def start(self, u: Tensor, token: Tensor) -> Tensor:
+        """z_1, all noise, from numbers in [0, 1) of positions and of tokens, alike in shape."""
+        hidden = self.shares(torch.ones((), dtype=torch.float64, device=u.device)).hidden
+        return torch.where(u < hidden, self.mask, self.token(token))
 
     def noise_at(self, z: Tensor, at: Shares) -> tuple[Tensor, Tensor]:
         """(1 - alpha) pi(z) with its derivative by time."""
@@ -143,7 +147,7 @@ class Mask(Kernel):
 class Uniform(Kernel):
     """Noise is any real token, x itself among them."""
 
-    uniform, blank = True, False
+    uniform = True
 
     def shares(self, t: Tensor) -> Shares:
         alpha, dalpha = self.schedule.alpha(t.double()), self.schedule.dalpha(t.double())

@@ -74,11 +74,11 @@ class Canvas:
 
     def start(self) -> None:
         """Fill what may be written with noise, where that is not the mask."""
-        if not self.kernel.blank:
-            free = self.free
-            u = self.random.uniform(self.z.shape[1]).to(self.z.device)
-            even = torch.full_like(u, 1 / self.kernel.real)
-            self.write(free, self.kernel.token(u)[free], even[free])
+        if self.kernel.uniform:
+            self.next_step()
+            drawn = self.kernel.start(self.chance, self.token_chance)
+            even = torch.full_like(self.chance, 1 / self.kernel.real)
+            self.change(self.free, drawn[self.free], even[self.free])
 
     def next_step(self) -> None:
         """Draw a step's randomness: as much for every row, whatever happens in it."""

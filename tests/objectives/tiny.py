@@ -141,7 +141,7 @@ class Listed:
     def start(self) -> Tensor:
         """(S,) the distribution of all noise."""
         one = torch.zeros(V, dtype=torch.float64)
-        one[[MASK] if self.kernel.blank else REAL] = 1.0
+        one[REAL if "uniform" in PROCESSES[self.name][1].kernel else [MASK]] = 1.0
         return (one[STATES] / one.sum()).prod(dim=1)
 
 
