@@ -22,6 +22,7 @@ from adlm.models.denoiser import Denoiser
 from adlm.models.hub import load_model
 from adlm.objectives.likelihood import evaluator, length_nats, score
 from adlm.registry import allow, outside
+from adlm.remote import download, is_name
 from adlm.samplers import template
 from adlm.samplers.base import Watch
 from adlm.samplers.categorical import Draw
@@ -162,13 +163,23 @@ def settings(**how: Any) -> Settings:
 
 
 def load(path: str | Path, device: str = "auto", use: Sequence[str] = ()) -> Model:
-    """Load a checkpoint, or the newest one of a run.
+    """Load a checkpoint, the newest one of a run, or what the hub has as user/name.
 
     `use` are names of your own code, module:name, that the checkpoint may name; what it names
     beyond that is not imported.
     """
     allow(*([use] if isinstance(use, str) else use))
-    saved = checkpoint.load(path)
+    saved = checkpoint.load(fetched(str(path)))
     where = devices.pick(device)
     network, counts = load_model(saved, where), saved.counts()
     return Model(network, saved.vocab, saved.config, where, saved.lengths(), counts)
+
+
+def fetched(path: str) -> str:
+    """The same path, or the folder into which the hub's model of that name was downloaded."""
+    if not is_name(path) or "/" not in path:
+        return path
+    folder = download(path, checkpoint.FILES)
+    if not (folder / checkpoint.MANIFEST).is_file():
+        raise UserError(f"{path} is not in adlm's format: adlm import {path} --out DIR may read it")
+    return str(folder)

@@ -1,6 +1,6 @@
 """A run's whole configuration: frozen dataclasses, checked when made, stored as JSON.
 
-Field descriptions become `--help`; a value out of range is one sentence that names the field.
+Field descriptions become `--help`; a value out of range raises UserError with the field's name.
 """
 
 from __future__ import annotations
@@ -9,16 +9,12 @@ import dataclasses
 import json
 import math
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from adlm.errors import UserError
 from adlm.nn.config import TrunkConfig
-
-
-def check(ok: bool, name: str, value: object, right: str) -> None:
-    """Raise a sentence on field `name` unless ok."""
-    if not ok:
-        raise UserError(f"{name} must be {right}, found {value!r}")
+from adlm.values import check, check_sizes, typed_object
 
 
 @dataclass(frozen=True)
@@ -48,8 +44,8 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         check(bool(self.name.strip()), "data.name", self.name, "a named set, a path or hf:NAME")
-        check(self.length >= 2, "data.length", self.length, "at least 2")
-        check(self.workers >= 0, "data.workers", self.workers, "0 (all cores) or more")
+        check_sizes(self, "data.", 2, length=2**24)
+        check_sizes(self, "data.", 0, workers=4096)
 
 
 @dataclass(frozen=True)
@@ -71,15 +67,13 @@ class ModelConfig(TrunkConfig):
     shared: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("width", "blocks", "heads", "mlp"):
-            check(getattr(self, name) >= 1, f"model.{name}", getattr(self, name), "at least 1")
+        check_sizes(self, "model.", 1, width=2**20, blocks=10_000, heads=2**16, mlp=1024)
+        check_sizes(self, "model.", 0, anchor_blocks=10_000, conv=4096, time=2**20)
         fits = self.width % self.heads == 0 and self.width // self.heads % 2 == 0
         check(fits, "model.heads", self.heads, f"a divisor of width {self.width} into even parts")
         check(self.conv == 0 or self.conv % 2 == 1, "model.conv", self.conv, "0 or an odd number")
-        check(self.conv >= 0, "model.conv", self.conv, "0 or an odd number")
-        check(self.time >= 0, "model.time", self.time, "0 (no time modulation) or more")
-        check(self.anchor_blocks >= 0, "model.anchor_blocks", self.anchor_blocks, "0 or more")
-        check(0 <= self.dropout < 1, "model.dropout", self.dropout, "in [0, 1)")
+        for name in ("dropout", "attention_dropout"):
+            check(0 <= getattr(self, name) < 1, f"model.{name}", getattr(self, name), "in [0, 1)")
 
 
 @dataclass(frozen=True)
@@ -115,7 +109,7 @@ class ProcessConfig:
 
     def __post_init__(self) -> None:
         check(0 <= self.remask <= 1, "process.remask", self.remask, "in [0, 1]")
-        check(self.steps >= 0, "process.steps", self.steps, "0 (continuous time) or more")
+        check_sizes(self, "process.", 0, steps=10**9)
         check(0 <= self.eps < 1, "process.eps", self.eps, "in [0, 1)")
 
 
@@ -134,6 +128,8 @@ class AnchorConfig:
         until: Share of the training after which gamma is 0; a step then costs no anchor loss.
         positions: Anchor loss at all anchors (the published code) or only masked ones (the theory).
         every: Of those, only one position in so many, others each time; the loss is scaled up.
+        compat: As the published code: BOS and EOS may be anchors, and the anchor head may predict
+            the mask.
     """
 
     rule: str = "count"
@@ -145,16 +141,16 @@ class AnchorConfig:
     until: float = 1.0
     positions: Literal["all", "masked"] = "masked"
     every: int = 1
+    compat: bool = False
 
     def __post_init__(self) -> None:
-        check(1 <= self.tau < 2**31, "anchor.tau", self.tau, "at least 1")
+        check_sizes(self, "anchor.", 1, tau=10**9, every=10**9)
         check(0 < self.share <= 1, "anchor.share", self.share, "in (0, 1]")
         check(
             0 <= self.gamma < math.inf, "anchor.gamma", self.gamma, "a finite number of 0 or more"
         )
         check(0 <= self.warmup <= 1, "anchor.warmup", self.warmup, "in [0, 1]")
         check(0 < self.until <= 1, "anchor.until", self.until, "in (0, 1]")
-        check(1 <= self.every < 2**31, "anchor.every", self.every, "at least 1")
 
 
 @dataclass(frozen=True)
@@ -188,12 +184,12 @@ class OptimConfig:
     ema: float = 0.0
 
     def __post_init__(self) -> None:
-        check(self.lr > 0, "optim.lr", self.lr, "above 0")
-        check(self.muon_lr > 0, "optim.muon_lr", self.muon_lr, "above 0")
+        check(0 < self.lr < math.inf, "optim.lr", self.lr, "above 0")
+        check(0 < self.muon_lr < math.inf, "optim.muon_lr", self.muon_lr, "above 0")
         check(self.bridge_lr >= 0, "optim.bridge_lr", self.bridge_lr, "0 (as lr) or more")
         check(all(0 <= b < 1 for b in self.betas), "optim.betas", self.betas, "two in [0, 1)")
         check(self.weight_decay >= 0, "optim.weight_decay", self.weight_decay, "0 or more")
-        check(self.warmup >= 0, "optim.warmup", self.warmup, "0 or more")
+        check_sizes(self, "optim.", 0, warmup=10**12)
         check(0 < self.decay_share <= 1, "optim.decay_share", self.decay_share, "in (0, 1]")
         check(self.clip >= 0, "optim.clip", self.clip, "0 or more")
         check(0 <= self.ema < 1, "optim.ema", self.ema, "in [0, 1)")
@@ -234,11 +230,10 @@ class TrainConfig:
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch", "log_every", "eval_rows", "keep"):
-            value = getattr(self, name)
-            check(1 <= value < 2**50, f"train.{name}", value, "at least 1 (and below 2^50)")
-        for name in ("micro", "eval_every", "save_every"):
-            check(getattr(self, name) >= 0, f"train.{name}", getattr(self, name), "0 or more")
+        many, rows = 10**12, 10**9
+        check_sizes(self, "train.", 1, steps=many, log_every=many, eval_rows=many, keep=many)
+        check_sizes(self, "train.", 1, batch=rows)
+        check_sizes(self, "train.", 0, micro=rows, eval_every=many, save_every=many)
         check(0 <= self.seed < 2**31, "train.seed", self.seed, "in [0, 2^31)")
 
 
@@ -271,35 +266,36 @@ class Config:
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """A dataclass as plain JSON types."""
+    """Return a dataclass as plain JSON types."""
     return json.loads(json.dumps(dataclasses.asdict(config)))
 
 
-def from_dict(values: dict[str, Any], cls: type = Config, where: str = "config") -> Any:
-    """The inverse of `to_dict`; what is not there has its default, what is unknown is one sentence.
+def from_dict(values: Any, cls: type = Config, where: str | Path = "config") -> Any:
+    """Return the inverse of `to_dict`, or raise UserError; what is not there has its default.
 
     Example:
         >>> from_dict(to_dict(Config(objective="ar"))) == Config(objective="ar")
         True
+        >>> from_dict({"model": {"blocks": 1.5}}, where="config.json")
+        Traceback (most recent call last):
+        adlm.errors.UserError: config.json: model.blocks must be a whole number, found 1.5
     """
-    if not isinstance(values, dict):
-        raise UserError(f"{where} must be an object, found {values!r}")
-    hints = {f.name: f for f in dataclasses.fields(cls)}
-    unknown = sorted(set(values) - set(hints))
-    if unknown:
-        raise UserError(f"{where} has a field '{unknown[0]}' that this version does not know")
-    made: dict[str, Any] = {}
-    for name, value in values.items():
-        default = hints[name].default_factory
-        if dataclasses.is_dataclass(default):
-            made[name] = from_dict(value, default, f"{where}.{name}")
-        else:
-            made[name] = tuple(value) if isinstance(value, list) else value
-    return cls(**made)
+    return typed_object(upgraded(values) if cls is Config else values, cls, where)
+
+
+def upgraded(values: Any) -> Any:
+    """Return the settings of an older version as this one says them.
+
+    Dropout was once that of attention weights too.
+    """
+    model = values.get("model") if isinstance(values, dict) else None
+    if isinstance(model, dict) and "dropout" in model and "attention_dropout" not in model:
+        return {**values, "model": {**model, "attention_dropout": model["dropout"]}}
+    return values
 
 
 def differences(a: dict[str, Any], b: dict[str, Any], prefix: str = "") -> list[str]:
-    """Dotted names of the fields in which two configurations differ.
+    """Return the dotted names of the fields in which two configurations differ.
 
     Example:
         >>> differences({"x": 1, "y": {"z": 2}}, {"x": 1, "y": {"z": 3}})

@@ -21,13 +21,13 @@ LIMITS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA")  # what a CPU is told not
 
 
 def pick(name: str = "auto") -> str:
-    """'auto' -> the GPU of this process where there is one (CUDA, then Apple's), else the CPU."""
+    """Return a device; 'auto' is the GPU of this process (CUDA, then Apple's), else the CPU."""
     apple = torch.backends.mps.is_available()
     if name == "auto" and not torch.cuda.is_available():
         return "mps" if apple else "cpu"
     if name == "cpu" or (name == "mps" and apple):
         return name
-    if not re.fullmatch(r"auto|mps|cuda(:\d+)?", name):
+    if not re.fullmatch(r"auto|mps|cuda(:[0-9]{1,4})?", name):
         raise UserError(f"device must be auto, cpu, mps, cuda or cuda:N, found '{name}'")
     if name == "mps":
         raise UserError("device 'mps' was asked for, but this machine has no Apple GPU")
@@ -40,7 +40,7 @@ def pick(name: str = "auto") -> str:
 
 
 def wide(device: str | torch.device) -> torch.device:
-    """Where the fp64 numbers that belong to a device are: Apple's GPUs have none, so on the CPU."""
+    """Return where a device's fp64 numbers are: Apple's GPUs have none, so on the CPU."""
     place = torch.device(device)
     return torch.device("cpu") if place.type in NO_FP64 else place
 
@@ -52,14 +52,14 @@ def bring(x: torch.Tensor, device: str | torch.device) -> torch.Tensor:
 
 
 def wait_for(device: str) -> None:
-    """Until a GPU has done what it was told; a CPU always has."""
+    """Wait until a GPU has done what it was told; a CPU always has."""
     if (kind := torch.device(device).type) != "cpu":
         getattr(torch, kind).synchronize()
 
 
 @cache
 def fast_bf16(device: str) -> bool:
-    """Are matrix products in bf16 worth it here? Measured, in some milliseconds.
+    """Measure, in some milliseconds, whether matrix products in bf16 are worth it here.
 
     A CPU may know bf16 and be a hundred times slower at it than at fp32, so the larger product is
     tried only where bf16 keeps up with a small one.
@@ -73,7 +73,7 @@ def fast_bf16(device: str) -> bool:
 
 
 def product_seconds(dtype: torch.dtype, size: int, device: str, tries: int = 9) -> float:
-    """The shortest of some square matrix products: other work on the machine hardly matters."""
+    """Time square matrix products; the shortest counts, so that other work hardly matters."""
     a = torch.full((size, size), 0.5, dtype=dtype, device=device)  # no random number is drawn
     spent = []
     for _ in range(tries):
@@ -85,17 +85,17 @@ def product_seconds(dtype: torch.dtype, size: int, device: str, tries: int = 9) 
 
 
 def precision(name: str, device: str) -> str:
-    """'auto' -> bf16 or fp32."""
+    """Return a precision; 'auto' is bf16 where that is fast, else fp32."""
     return ("bf16" if fast_bf16(device) else "fp32") if name == "auto" else name
 
 
 def autocast(precision: str, device: str) -> AbstractContextManager[Any]:
-    """Matrix products in bf16 where so chosen; weights, norms and losses stay fp32."""
+    """Compute matrix products in bf16 where so chosen; weights, norms and losses stay fp32."""
     return torch.autocast(device.split(":")[0], torch.bfloat16, enabled=precision == "bf16")
 
 
 def machine(device: str = "cpu") -> dict[str, Any]:
-    """What a result file says of the machine."""
+    """Return what a result file says of the machine."""
     limits = {name: os.environ[name] for name in LIMITS if name in os.environ}
     return {
         "cpu": cpu_name(),
@@ -107,7 +107,7 @@ def machine(device: str = "cpu") -> dict[str, Any]:
         "gpu": gpu_name(device),
         "system": platform.system(),
         "python": platform.python_version(),
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
         "adlm": __version__,
     }
 

@@ -21,7 +21,7 @@ class RunStopped(UserError):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """'; did you mean X?' or the list of what there is.
+    """Return '; did you mean X?' or the list of what there is.
 
     Example:
         >>> nearest("laptop-mdml", ["laptop-ar", "laptop-mdlm"])
@@ -33,13 +33,13 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def need(module: str, extra: str, what: str) -> UserError:
-    """The error for an optional feature whose extra is not installed."""
+    """Return the error for an optional feature whose extra is not installed."""
     return UserError(f"{what} needs the package '{module}': pip install 'adlm[{extra}]'")
 
 
 @contextmanager
 def one_sentence() -> Iterator[None]:
-    """In a script of one's own: bad input is one sentence and exit code 2, as in the commands."""
+    """End a script on bad input with one sentence and exit code 2, as the commands do."""
     try:
         yield
     except UserError as error:

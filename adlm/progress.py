@@ -5,15 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 console = Console(stderr=True, highlight=False, markup=False)
 LINE_SECONDS = 30.0  # between lines where the output is no terminal
@@ -51,7 +45,7 @@ class Pace:
             self.seen = [self.seen[0], *self.seen[2:-1:2], self.seen[-1]]
 
     def left(self) -> float | None:
-        """Seconds until all is done."""
+        """Return the seconds until all is done, or None."""
         if len(self.seen) <= self.settle:
             return None
         (first, _), (last, done) = self.seen[0], self.seen[-1]
@@ -65,7 +59,7 @@ class Pace:
 
 
 def duration(seconds: float) -> str:
-    """A time for a person.
+    """Write a time for a person.
 
     Example:
         >>> duration(40), duration(90), duration(7200), duration(10 * 86400)
@@ -78,7 +72,7 @@ def duration(seconds: float) -> str:
 
 
 def sparkline(values: Sequence[float], width: int = 40) -> str:
-    """A curve in one line of text, of at most `width` of its values.
+    """Draw a curve in one line of text, of at most `width` of its values.
 
     Example:
         >>> sparkline([8.0, 5.0, 3.0, 2.0, 1.5, 1.0])
@@ -135,12 +129,7 @@ class Bar:
             self.progress.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.live:
             self.progress.stop()
 

@@ -7,6 +7,7 @@ the command line or by `allow`: what a stored configuration names is data, and i
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import pkgutil
 import re
@@ -32,11 +33,13 @@ HOMES: dict[str, str | tuple[str, ...]] = {
     "recipe": "adlm.recipes",
     "task": "adlm.reasoning.tasks",
     "method": "adlm.reasoning.methods",
+    "foreign": "adlm.models.foreign",
     "result": ("adlm.eval", "adlm.reasoning", "adlm.studies"),
 }
 _tables: dict[str, dict[str, Any]] = {axis: {} for axis in HOMES}
 _allowed: set[str] = set()  # names of code outside the tree
-KINDS = {"anchors": "anchor rule", "dataset": "data set"}  # what a sentence calls them
+# what a sentence calls them
+KINDS = {"anchors": "anchor rule", "dataset": "data set", "foreign": "format"}
 OUTSIDE = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*")
 
 
@@ -61,7 +64,7 @@ def register(axis: str, name: str) -> Callable[[T], T]:
 
 
 def names(axis: str) -> list[str]:
-    """All names of an axis."""
+    """List all names of an axis."""
     homes = HOMES[axis]
     for package in (homes,) if isinstance(homes, str) else homes:
         home = importlib.import_module(package)
@@ -71,7 +74,7 @@ def names(axis: str) -> list[str]:
 
 
 def lookup(axis: str, name: str) -> Any:
-    """The object registered under `name`, or a sentence that suggests the nearest.
+    """Return the object registered under `name`, or raise UserError that suggests the nearest.
 
     `module:name` is an object outside the tree, if it was allowed.
     """
@@ -90,7 +93,7 @@ def lookup(axis: str, name: str) -> Any:
 
 
 def outside(axis: str, name: str) -> bool:
-    """Does a name mean code outside the tree? hf:NAME and polynomial:3 do not.
+    """Tell whether a name means code outside the tree; hf:NAME and polynomial:3 do not.
 
     Example:
         >>> [outside("schedule", n) for n in ("mine:Slow", "polynomial:3", "cosine")]
@@ -101,7 +104,7 @@ def outside(axis: str, name: str) -> bool:
 
 
 def at_hand(axis: str, name: str) -> bool:
-    """May the object of that name be used here? All but code outside the tree that is not allowed.
+    """Tell whether the object of that name may be used: all but code outside that is not allowed.
 
     Example:
         >>> at_hand("anchors", "count"), at_hand("anchors", "mine:rule")
@@ -145,9 +148,12 @@ def create(axis: str, spec: str, field: str, right: str, *given: Any) -> Any:
 
     `field` and `right` are for the sentence.
     """
-    name, *numbers = spec.split(":")
+    name, *texts = spec.split(":")
     kind = lookup(axis, name)
     try:
-        return kind(*given, *map(float, numbers))
+        numbers = [float(text) for text in texts]
+        if not all(map(math.isfinite, numbers)):
+            raise ValueError
+        return kind(*given, *numbers)
     except (TypeError, ValueError):
-        raise UserError(f"{field} '{spec}' must be {right}") from None
+        raise UserError(f"{field} '{spec[:40]}' must be {right}") from None

@@ -63,6 +63,11 @@ class Result:
         except msgspec.ValidationError as error:
             raise UserError(f"{where} is not a result of '{cls.command}': {error}") from None
 
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The result in a file."""
+        return cls.from_json(read_json(path), path)
+
     def stamped(self, device: str, precision: str) -> Self:
         """The same with this machine, date and commit."""
         return replace(self, **stamped({}, device, precision))
@@ -74,6 +79,23 @@ class Result:
     def section(self, name: str) -> Section:
         """What is shown of it: table, notes, texts, plots; `name` is the file's, without .json."""
         raise NotImplementedError
+
+    def text(self) -> str:
+        """What the terminal shows of it."""
+        return self.section("").text()
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; UserError where there is none."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise UserError(f"{path} is not a JSON file") from None
+    if not isinstance(found, dict):
+        raise UserError(f"{path} is not a result file: it holds no object")
+    return found
 
 
 def write_json(path: Path, values: Any) -> None:
@@ -97,6 +119,24 @@ def write_text(path: Path, text: str) -> None:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
         raise UserError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def try_place(path: Path) -> None:
+    """Raise UserError unless a file can be written there; nothing is left behind."""
+    if path.is_dir():
+        raise UserError(f"{path} is a folder: name a file in it")
+    made = [folder for folder in path.parents if not folder.exists()]  # innermost first
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tried = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+        tried.write_bytes(b"")
+        tried.unlink()
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror or error}") from None
+    finally:
+        for folder in made:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
 
 def stamped(values: dict[str, Any], device: str, precision: str) -> dict[str, Any]:

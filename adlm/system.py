@@ -16,20 +16,20 @@ from typing import Any
 
 
 def stops() -> list[signal.Signals]:
-    """The signals that ask a process to save and leave; Ctrl-Break is Windows's."""
+    """List the signals that ask a process to save and leave; Ctrl-Break is Windows's."""
     names = ("SIGINT", "SIGTERM", "SIGBREAK")
     return [getattr(signal, name) for name in names if hasattr(signal, name)]
 
 
 def hangup() -> list[signal.Signals]:
-    """A closed terminal's signal; none under nohup, or where there is none."""
+    """List a closed terminal's signal; none under nohup, or where there is none."""
     if not hasattr(signal, "SIGHUP") or signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
         return []
     return [signal.SIGHUP]
 
 
 def own_group() -> dict[str, Any]:
-    """How Popen starts a process that Ctrl-C in this one's terminal does not reach."""
+    """Return Popen's arguments for a process that Ctrl-C in this terminal does not reach."""
     flag = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", None)  # Windows has no other
     return {"process_group": 0} if flag is None else {"creationflags": flag}
 
@@ -40,7 +40,7 @@ def ask_to_leave(process: subprocess.Popen[bytes]) -> None:
 
 
 def sync(path: Path) -> None:
-    """Have a file or folder on the disk before going on; some systems cannot do it to folders."""
+    """Wait until a file or folder is on the disk; some systems cannot do it to folders."""
     if not path.is_dir():
         _sync(path, os.O_RDWR)  # to read only, Windows does not flush it
         return
@@ -57,7 +57,7 @@ def _sync(path: Path, how: int) -> None:
 
 
 def peak_memory_mib() -> float | None:
-    """The most memory that this process has had, where the system tells."""
+    """Return the most memory that this process has had, where the system tells."""
     try:
         resource = importlib.import_module("resource")
     except ImportError:

@@ -22,14 +22,67 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 from adlm import device as devices
-from adlm.results import stamped, write_json
+from adlm.results import Result
+from adlm.viz.page import Section
 
 ROOT = Path(__file__).parents[1]
 PATIENCE = 60.0  # seconds to save and leave after Ctrl-C
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command of the README, typed."""
+
+    command: str
+    seconds: float
+    code: int
+    stopped: bool  # by Ctrl-C
+    last_lines: list[str]
+
+    @property
+    def failed(self) -> bool:
+        """A training that was stopped must say so by its code; torchrun ends with 1 always."""
+        if not self.stopped:
+            return self.code != 0
+        return self.code != (1 if self.command.startswith("torchrun") else 130)
+
+    def cells(self) -> list[str]:
+        end = "Ctrl-C: saved" if self.stopped else "failed" if self.code else "done"
+        return [f"`{self.command.splitlines()[0]}`", f"{self.seconds:.1f}", end]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadmeResult(Result):
+    """How long every step of the README takes."""
+
+    command: ClassVar[str] = "readme"
+    steps: list[Step]
+
+    def section(self, name: str) -> Section:
+        note = (
+            "`python docs/follow.py`: every command of the README in its order, in a fresh clone "
+            "with an empty home folder; `make quickstart` includes the installation."
+        )
+        header = ["command", "seconds", ""]
+        return Section("The README, followed", header, [s.cells() for s in self.steps], [note])
+
+    def minutes(self) -> str | None:
+        """What the README says of the time; None before the quickstart has ended well."""
+        by = {step.command: step for step in self.steps if not step.failed}
+        if "make quickstart" not in by:
+            return None
+        step = by["make quickstart"]
+        said = re.search(r"([\d.]+) minutes; written to", "\n".join(step.last_lines))
+        trained = float(said[1]) if said else 0.0
+        text = f"{step.seconds / 60 - trained:.1f} minutes to install and {trained:.1f} to train"
+        if fast := by.get("make fast"):
+            text += f", {fast.seconds / 60:.1f} for the fast form"
+        return text
 
 
 def commands(text: str) -> list[str]:
@@ -43,7 +96,7 @@ def commands(text: str) -> list[str]:
     ]
 
 
-def follow(home: Path, most: float) -> Iterator[dict[str, Any]]:
+def follow(home: Path, most: float) -> Iterator[Step]:
     """Type every command; stop at the first that fails."""
     clone = home / "adlm"
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("ADLM_", "OMP_"))}
@@ -84,23 +137,11 @@ def follow(home: Path, most: float) -> Iterator[dict[str, Any]]:
         seconds = time.monotonic() - began
         tail = [line[:200] for line in said.replace("\r", "\n").splitlines() if line.strip()][-6:]
         print("\n".join(tail), f"\n  ({seconds:.1f} s, code {process.returncode})", flush=True)
-        step = {
-            "command": command,
-            "seconds": seconds,
-            "code": process.returncode,
-            "stopped": stopped,
-            "last_lines": [line.replace(str(home), "~") for line in tail],
-        }
+        last = [line.replace(str(home), "~") for line in tail]
+        step = Step(command, seconds, process.returncode, stopped, last)
         yield step
-        if failed(step):
+        if step.failed:
             break
-
-
-def failed(step: dict[str, Any]) -> bool:
-    """A training that was stopped must say so by its code; torchrun ends with 1 whatever it ran."""
-    if not step["stopped"]:
-        return step["code"] != 0
-    return step["code"] != (1 if step["command"].startswith("torchrun") else 130)
 
 
 def write_texts(folder: Path) -> None:
@@ -120,20 +161,17 @@ def main() -> None:
     given = parser.parse_args()
     home = Path(given.folder or tempfile.mkdtemp(prefix="adlm-readme-")).resolve()
     home.mkdir(parents=True, exist_ok=True)
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, encoding="utf-8", check=True
-    )
-    steps: list[dict[str, Any]] = []
+    steps: list[Step] = []
+    precision = devices.precision("auto", "cpu")
     for step in follow(home, given.most):
         steps.append(step)
-        result = {"command": sys.argv, "commit": commit.stdout.strip(), "steps": steps}
-        write_json(given.out, stamped(result, "cpu", devices.precision("auto", "cpu")))
+        ReadmeResult(steps=steps).stamped("cpu", precision).save(given.out)
     if (made := home / "adlm" / "runs" / "quickstart" / "results.json").is_file():
         name = given.out.name.replace("readme", "quickstart")
         shutil.copy(made, given.out.with_name(name))
     if not given.folder:
         shutil.rmtree(home)
-    sys.exit(f"failed: {steps[-1]['command']}" if failed(steps[-1]) else 0)
+    sys.exit(f"failed: {steps[-1].command}" if steps[-1].failed else 0)
 
 
 if __name__ == "__main__":

@@ -19,14 +19,20 @@ and in what KINDS lists; `typed` finds all others, and a test asks it. Paragraph
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import textwrap
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from adlm.eval import paper
+from adlm.eval.report import command_of
+from adlm.registry import lookup
+from adlm.results import read_json
+from adlm.studies.reasoning import ReasoningStudyResult
+from adlm.studies.result import StudyPair, StudyResult, StudyRow
+from adlm.viz.table import spread
 
 RESULTS = Path(__file__).parents[1] / "results"
 WIDTH = 104
@@ -41,19 +47,15 @@ WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "
 class Facts:
     """What the text of one result file may say."""
 
-    def __init__(self, result: dict[str, Any]):
+    def __init__(self, result: StudyResult | ReasoningStudyResult):
         self.result = result
-        rows = result["rows"] if isinstance(result.get("rows"), list) else []
-        self.rows = {r.get("row", r.get("method")): r for r in rows}
+        self.rows: dict[str, Any] = {getattr(r, "row", None) or r.method: r for r in result.rows}
 
     def value(self, *path: str | int) -> Any:
-        """Anything in the file, by keys and places."""
-        found: Any = self.result
-        for key in path:
-            found = found[key]
-        return found
+        """Anything in the file, by fields, keys and places."""
+        return reduce(into, path, self.result)
 
-    def row(self, name: str) -> dict[str, Any]:
+    def row(self, name: str) -> Any:
         """A row of a study, by its name or method."""
         if name not in self.rows:
             raise KeyError(f"there is no row {name!r} among {list(self.rows)}")
@@ -62,31 +64,26 @@ class Facts:
     def setting(self, name: str, path: str) -> Any:
         """What a row was configured with: setting("ADLM", "anchor.gamma")."""
         row = self.row(name)
-        found = row["config"] if "config" in row else row["plan"]["settings"]
-        for key in path.split("."):
-            found = found[key]
-        return found
+        stored = row.config if isinstance(row, StudyRow) else row.plan["settings"]
+        return reduce(into, path.split("."), stored)
 
     def mean(self, name: str) -> float:
         """Mean over seeds: test PPL, or the share of right answers."""
-        row = self.row(name)
-        return row["test_ppl_mean"] if "test_ppl_mean" in row else row["mean"]
+        return self.row(name).mean
 
-    def sd(self, name: str) -> float:
+    def sd(self, name: str) -> float | None:
         """Its standard deviation over seeds."""
-        row = self.row(name)
-        return row["test_ppl_sd"] if "test_ppl_mean" in row else row["sd"]
+        return self.row(name).sd
 
     def ppl(self, name: str) -> str:
         """Test PPL as it is written: mean ± sd, where there is more than one seed."""
-        sd = self.sd(name)
-        return f"{self.mean(name):.2f}" + ("" if sd is None else f" ± {sd:.2f}")
+        return f"{self.mean(name):.2f}{spread(self.sd(name))}"
 
     def valid(self, name: str, tokens: float) -> float:
         """Validation PPL where a row's training was nearest to so many tokens."""
-        curve = self.row(name)["curve"]
-        gaps = [abs(t - tokens) for t in curve["tokens"]]
-        return math.exp(curve["valid_nll_mean"][gaps.index(min(gaps))])
+        curve = self.row(name).curve
+        gaps = [abs(t - tokens) for t in curve.tokens]
+        return math.exp(curve.valid_nll_mean[gaps.index(min(gaps))])
 
     def lead(self, name: str, other: str, tokens: float | None = None) -> float:
         """By what share a row's test PPL (or validation PPL, after tokens) is below another's."""
@@ -96,34 +93,25 @@ class Facts:
 
     def seeds(self, name: str) -> str:
         """How many seeds a row has, as a word."""
-        return word(len(self.row(name)["seeds"]))
+        return word(len(self.row(name).seeds))
 
     def tokens(self, name: str) -> str:
         """What a row was trained on, in millions."""
-        return million(self.row(name)["tokens"])
+        return million(self.row(name).tokens)
 
     def ratio(self, name: str, other: str, what: str) -> float:
         """How many times another row's "parameters", "tokens", "training_flops" a row has."""
-        return self.row(name)[what] / self.row(other)[what]
+        return getattr(self.row(name), what) / getattr(self.row(other), what)
 
-    def per_token(self, name: str) -> float:
-        """Training FLOPs of one token."""
-        return self.row(name)["training_flops"] / self.row(name)["tokens"]
+    def against(self, name: str, other: str) -> StudyPair:
+        """The seed-by-seed comparison of two rows: its `test_ppl` differences and `ci95`."""
+        pairs = self.value("pairs")
+        return next(p for p in pairs if (p.row, p.against) == (name, other))
 
-    def against(self, name: str, other: str) -> dict[str, Any]:
-        """The seed-by-seed comparison of two rows: its "test_ppl" differences and "ci95"."""
-        pairs = self.result["pairs"]
-        return next(p for p in pairs if (p["row"], p["against"]) == (name, other))
 
-    def anchors(self) -> float:
-        """The share of tokens that the rule marks (of `eval anchors`)."""
-        bands = self.result["bands"]
-        marked = sum(b["occurrences"] * b["share_anchors"] for b in bands)
-        return marked / sum(b["occurrences"] for b in bands)
-
-    def damaged(self) -> list[float]:
-        """PPL with damaged anchors, the undamaged first (of `eval anchors`)."""
-        return [d["ppl"] for d in self.result["damage"]]
+def into(found: Any, key: str | int) -> Any:
+    """A field, a key or a place."""
+    return found[key] if isinstance(found, dict | list) else getattr(found, str(key))
 
 
 def percent(share: float, digits: int = 1) -> str:
@@ -158,7 +146,8 @@ def published(task: str, method: str) -> float:
 
 def file(name: str) -> Facts:
     """The facts of another result file."""
-    return Facts(json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")))
+    values = read_json(RESULTS / f"{name}.json")
+    return Facts(lookup("result", command_of(values)).from_json(values, name))
 
 
 HELPERS = {f.__name__: f for f in (percent, million, word, each, published, file)}
@@ -169,9 +158,8 @@ def fill(text: str, facts: Facts) -> str:
     """The text with its figures.
 
     Example:
-        >>> rows = [{"row": "MDLM", "test_ppl_mean": 68.678, "test_ppl_sd": 0.7}]
-        >>> fill('MDLM has {ppl("MDLM")}, or {mean("MDLM"):.0f}.', Facts({"rows": rows}))
-        'MDLM has 68.68 ± 0.70, or 69.'
+        >>> fill('It has {million(1.5e6)} tokens.', Facts(StudyResult(study="s", rows=[])))
+        'It has 1.5 M tokens.'
     """
     methods = {n: getattr(facts, n) for n in dir(facts) if not n.startswith("_")}
     known = {**HELPERS, **methods, "__builtins__": {}}

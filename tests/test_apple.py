@@ -136,9 +136,9 @@ def test_anchors_under_the_lens_do_without_fp64(runs, apple):
     rule, table = Anchors(model.config.anchor, model.vocab), model.counts
     x = torch.randint(0, 99, (2, 16))
     batches = [lens.Batch(x, torch.ones_like(x, dtype=torch.bool))]
-    given = (rule, table, model.vocab.mask, [0.5], 0, NAME, "fp32")
-    found = lens.by_ratio({"adlm": model.network}, batches, *given)
-    assert {f["network"] for f in found} == {"anchor network", "adlm"}
+    look = lens.Lens(batches, rule, table, model.vocab.mask, device=NAME)
+    found = look.by_ratio({"adlm": model.network}, (0.5,))
+    assert {f.network for f in found} == {"anchor network", "adlm"}
 
 
 @pytest.mark.parametrize("objective", ["ar", "adlm"])

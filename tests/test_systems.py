@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from adlm import system
-from adlm.commands.humaneval import probe
 from adlm.errors import UserError
-from adlm.eval.sandbox import Limits
+from adlm.eval.sandbox import Limits, probe
 from adlm.train.signals import StopFlag
 from tests.conftest import small_corpus
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args, get_origin
+from dataclasses import replace
+from typing import Literal
 
-from adlm.cli import AXES, COMMANDS, Option, load, options_of, parser_of, short_forms
-from adlm.commands.plan import GPUS
+from adlm.budget import GPUS
+from adlm.cli import COMMANDS, options_of, short_forms
 from adlm.models.size import SIZES
+from adlm.options import AXES, Option, choices
 from adlm.registry import names
 
 BASH = """\
@@ -42,7 +44,7 @@ complete -o filenames -F _adlm adlm
 """
 
 
-def start(shell: Literal["bash", "zsh", "fish"] = "bash") -> None:
+def completion(shell: Literal["bash", "zsh", "fish"] = "bash") -> None:
     """Print a script that completes commands, options and their values, recipes, tasks and methods.
 
     bash: `adlm completion > ~/.adlm-complete.bash`, then `source ~/.adlm-complete.bash` in
@@ -61,15 +63,14 @@ def start(shell: Literal["bash", "zsh", "fish"] = "bash") -> None:
 
 
 def all_options(name: str) -> list[Option]:
-    """The options of a command and their short forms."""
+    """List the options of a command and their short forms."""
     own = {option.name: option for option in options_of(name)}
-    short = short_forms(parser_of(load(name), name, []))
-    known = {k: own[v]._replace(name=k) for k, v in short.items() if v in own}
+    known = {k: replace(own[v], name=k) for k, v in short_forms(name).items() if v in own}
     return [*own.values(), *known.values()]
 
 
 def values_of(option: Option) -> list[str]:
-    """The values that an option may have, where they can be listed."""
+    """List the values that an option may have, where they can be listed."""
     name = option.name.rpartition(".")[2].lstrip("-")
     axis = AXES.get({"--data": "--data.name"}.get(option.name, option.name))
     if axis:
@@ -85,20 +86,8 @@ def values_of(option: Option) -> list[str]:
     return choices(option.kind) or listed.get(name, [])
 
 
-def choices(kind: Any) -> list[str]:
-    """The values of a Literal, alone or in a union.
-
-    Example:
-        >>> choices(Literal["row", "document"] | None)
-        ['row', 'document']
-    """
-    if get_origin(kind) is Literal:
-        return [str(value) for value in get_args(kind)]
-    return [value for part in get_args(kind) for value in choices(part)]
-
-
 def seconds() -> dict[str, list[str]]:
-    """What may follow each first word: the rest of a command, or a recipe."""
+    """Return what may follow each first word: the rest of a command, or a recipe."""
     after: dict[str, list[str]] = {}
     for name in COMMANDS:
         first, _, rest = name.partition(" ")
@@ -109,7 +98,7 @@ def seconds() -> dict[str, list[str]]:
 
 
 def bash(options: dict[str, list[Option]]) -> str:
-    """The script for bash."""
+    """Write the script for bash."""
     further = {"reason train": [*names("task"), *names("method")]}
     values: dict[str, list[str]] = {}  # of an option, over all commands
     for option in (o for found in options.values() for o in found):
@@ -133,7 +122,7 @@ def bash(options: dict[str, list[Option]]) -> str:
 
 
 def fish(options: dict[str, list[Option]]) -> str:
-    """The script for fish."""
+    """Write the script for fish."""
     lines = [
         f"complete -c adlm -n __fish_use_subcommand -a {first}"
         for first in dict.fromkeys(name.split()[0] for name in options)

@@ -16,8 +16,9 @@ from adlm.reasoning.data import Items
 from adlm.reasoning.plan import Plan, Settings, load
 from adlm.reasoning.score import Outcome, summary
 from adlm.reasoning.tasks.base import Task
-from adlm.results import stamped, write_json, write_text
+from adlm.results import stamped, write_json
 from adlm.studies import reasoning as comparison
+from adlm.studies import runner
 
 Split = Literal["train", "valid", "test"]
 
@@ -211,12 +212,14 @@ def study(
     check(seeds >= 1, "--seeds", seeds, "at least 1")
     check(tests >= 0, "--tests", tests, "0 (all) or more")
     folder = Path(home or f"runs/study-reasoning-{task}")
-    made = comparison.Study(task, methods, settings, seeds, tests, folder)
+    made = comparison.ReasoningStudy(
+        name=task,
+        home=folder,
+        task=task,
+        methods=methods,
+        settings=settings,
+        seeds=seeds,
+        tests=tests,
+    )
     result = made.gather() if peek else made.run(workers, threads)
-    path = Path(out or f"results/study-reasoning-{task}.json")
-    write_json(path, result)
-    table = comparison.table(result)
-    write_text(path.with_suffix(".md"), table + "\n")
-    comparison.plot(result, path.with_suffix(".png"))
-    print(table)
-    print(f"written to {path}, {path.with_suffix('.md')} and {path.with_suffix('.png')}")
+    runner.write(result, Path(out or f"results/study-reasoning-{task}.json"))

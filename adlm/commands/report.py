@@ -10,8 +10,10 @@ from adlm.results import write_text
 from adlm.viz.page import to_html, to_markdown
 
 
-def start(results: list[str], out: str = "report.html", title: str = "adlm report") -> None:
+def report(results: list[str], out: str = "report.html", title: str = "adlm report") -> None:
     """Put runs and result files on one self-contained page, and in Markdown beside it.
+
+    What is damaged is left out, and said.
 
     Args:
         results: Runs (their curves and all files in eval/) and JSON files, in the order shown.

@@ -45,13 +45,13 @@ class TokenStore:
 
 
 def folder() -> Path:
-    """Where stores lie: ADLM_CACHE, or the user's cache folder."""
+    """Return where stores lie: ADLM_CACHE, or the user's cache folder."""
     default = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "adlm"
     return Path(os.environ.get("ADLM_CACHE", default)).expanduser()
 
 
 def load(source: Source, vocab: Vocab, workers: int = 0) -> TokenStore:
-    """The source's tokens, from disk where they have been made before."""
+    """Return the source's tokens, from disk where they have been made before."""
     parts = f"{VERSION} {source.fingerprint} {vocab.hash}"
     key = hashlib.sha256(parts.encode()).hexdigest()[:32]
     home = folder() / "tokens" / key
@@ -119,7 +119,7 @@ def build(home: Path, source: Source, vocab: Vocab, workers: int) -> None:
 def encode_stream(
     documents: Iterator[str], vocab: Vocab, workers: int
 ) -> Iterator[tuple[list[str], list[np.ndarray]]]:
-    """Documents and their ids in the documents' order, encoded by several threads.
+    """Yield documents and their ids in the documents' order, encoded by several threads.
 
     Which documents share a call depends on the documents alone, never on the number of workers.
     """
@@ -136,7 +136,7 @@ def encode_stream(
 
 
 def chunks(documents: Iterator[str]) -> Iterator[list[str]]:
-    """Lists of documents with about CHUNK characters."""
+    """Yield lists of documents with about CHUNK characters."""
     held: list[str] = []
     size = 0
     for text in documents:

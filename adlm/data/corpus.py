@@ -6,6 +6,8 @@ import hashlib
 import os
 from pathlib import Path
 
+import numpy as np
+
 from adlm.config import DataConfig
 from adlm.data import cache, vocab
 from adlm.data.pack import Rows, pack
@@ -15,19 +17,18 @@ from adlm.errors import UserError, nearest
 
 
 def open_vocab(config: DataConfig) -> Vocab:
-    """The vocabulary that a configuration names; a trained one is trained on the train split."""
+    """Open the vocabulary that a configuration names; bpe:SIZE is trained on the train split."""
     spec = config.tokenizer
-    name, _, argument = spec.partition(":")
     if spec == "byte":
         return vocab.byte_vocab()
     if spec == "gpt2":
         return vocab.gpt2_vocab(data_dirs(config))
     if spec == "bert":
         return vocab.bert_vocab(data_dirs(config))
-    if name == "bpe":
-        if not argument.isdigit():
-            raise UserError(f"data.tokenizer '{spec}' must give a size, such as bpe:1024")
-        return _trained(config, int(argument))
+    if spec.startswith("bpe:") or spec == "bpe":
+        if (size := vocab.nominal_size(spec)) is None:
+            raise UserError(f"data.tokenizer '{spec[:40]}' must give a size, such as bpe:1024")
+        return _trained(config, size)
     path = Path(spec).expanduser()
     if path.exists() or os.sep in spec or path.suffix:
         return vocab.file_vocab(path)
@@ -37,7 +38,7 @@ def open_vocab(config: DataConfig) -> Vocab:
 
 
 def _trained(config: DataConfig, size: int) -> Vocab:
-    """Train a BPE once per content and size; kept as a tokenizer.json in the cache."""
+    """Train a BPE once per content and size, and keep it as a tokenizer.json in the cache."""
     source = open_source(config, "train")
     key = hashlib.sha256(f"{cache.VERSION} {source.fingerprint} {size}".encode()).hexdigest()[:32]
     home = cache.folder() / "bpe" / f"{key}.json"
@@ -51,7 +52,7 @@ def _trained(config: DataConfig, size: int) -> Vocab:
 
 
 def open_rows(config: DataConfig, split: str, words: Vocab) -> Rows:
-    """The rows of one split."""
+    """Open the rows of one split."""
     store = cache.load(open_source(config, split), words, config.workers)
     if split == "train" and len(store.tokens) < config.length:
         raise UserError(
@@ -59,3 +60,11 @@ def open_rows(config: DataConfig, split: str, words: Vocab) -> Rows:
             f"which has {len(store.tokens)} tokens"
         )
     return pack(store, words, config.length, config.packing, config.attend)
+
+
+def text_rows(text: str, words: Vocab, length: int) -> Rows:
+    """Cut a text of one's own into rows."""
+    if not text.strip():
+        raise UserError("the text is empty")
+    ids = words.encode([text])[0]
+    return pack(cache.TokenStore(ids, np.array([len(ids)]), 0, ""), words, length, "wrap")

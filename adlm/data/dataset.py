@@ -13,8 +13,8 @@ SPLITS = ("train", "valid", "test")
 
 
 def split_of(index: int) -> str:
-    """The fixed rule for data without splits of its own: of every ten documents the ninth is for
-    validation and the tenth for the test.
+    """Name the split of a document of data that have no splits: of every ten documents the ninth is
+    for validation and the tenth for the test.
 
     Example:
         >>> [split_of(i) for i in (0, 7, 8, 9, 18)]
@@ -24,7 +24,7 @@ def split_of(index: int) -> str:
 
 
 def carve(split: str, missing: Collection[str], train: Iterator[str]) -> Iterator[str]:
-    """Splits that the data lack are carved out of its training documents by the fixed rule.
+    """Yield a split's share of the training documents; splits that the data lack come out of them.
 
     Example:
         >>> list(carve("train", ["valid"], iter("abcdefghij")))

@@ -14,7 +14,7 @@ Rule = tuple[str, str]
 
 
 def rules(table: Sequence[Rule]) -> Callable[[str], str]:
-    """A function that applies the rules in order.
+    """Return a function that applies the rules in order.
 
     Example:
         >>> rules([(r" ,", ","), (r"b", "c")])("a , b")
@@ -97,10 +97,10 @@ lambada = rules([(r"“|”|``|''", '"')])
 
 
 def scientific(text: str) -> str:
-    """Scientific papers: tokenised like WikiText, with LM1B's punctuation."""
+    """Restore scientific papers: tokenised like WikiText, with LM1B's punctuation."""
     return lm1b(wikitext(text))
 
 
 def none(text: str) -> str:
-    """Plain text already."""
+    """Return plain text as it is."""
     return text

@@ -18,14 +18,14 @@ PIECES = 40  # a shorter one as about so many, so that each split gets some
 
 
 def open_text(path: Path) -> IO[str]:
-    """A text file, plain or gzipped, as UTF-8; a file that is not text is one sentence."""
+    """Open a text file, plain or gzipped, as UTF-8."""
     if path.suffix == ".gz":
         return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
     return path.open(encoding="utf-8-sig", newline="")
 
 
 def lines(path: Path) -> Iterator[str]:
-    """The lines of a text file without their line ends."""
+    """Yield the lines of a file without their ends; raise UserError where it is no text."""
     with open_text(path) as file:
         try:
             for line in file:
@@ -39,7 +39,7 @@ def lines(path: Path) -> Iterator[str]:
 
 
 def pieces(path: Path) -> Iterator[str]:
-    """A plain-text file as documents, cut at line ends, by a rule that looks at nothing else."""
+    """Yield a plain-text file as documents, cut at line ends by their size alone."""
     limit = min(PIECE, max(1, path.stat().st_size // PIECES))
     held: list[str] = []
     size = 0
@@ -54,7 +54,7 @@ def pieces(path: Path) -> Iterator[str]:
 
 
 def jsonl(path: Path, field: str = "text") -> Iterator[str]:
-    """The text field of each line; a list of sentences is joined by spaces."""
+    """Yield the text field of each line; a list of sentences is joined by spaces."""
     for number, line in enumerate(lines(path), 1):
         if line.strip():
             try:
@@ -65,7 +65,7 @@ def jsonl(path: Path, field: str = "text") -> Iterator[str]:
 
 
 def csv_rows(path: Path, field: str = "text") -> Iterator[str]:
-    """The text column of a csv file with a header line."""
+    """Yield the text column of a csv file with a header line."""
     csv.field_size_limit(1 << 30)
     reader = csv.DictReader(line + "\n" for line in lines(path))
     for number, record in enumerate(reader, 2):
@@ -73,7 +73,7 @@ def csv_rows(path: Path, field: str = "text") -> Iterator[str]:
 
 
 def parquet(path: Path, field: str = "text") -> Iterator[str]:
-    """The text column of a parquet file, batch by batch."""
+    """Yield the text column of a parquet file, batch by batch."""
     try:
         import pyarrow.parquet as pq
     except ImportError:
@@ -89,7 +89,7 @@ def parquet(path: Path, field: str = "text") -> Iterator[str]:
 
 
 def text_of(record: object, field: str, where: str) -> str:
-    """The text field of a record."""
+    """Return the text field of a record, or raise UserError."""
     if not isinstance(record, dict):
         raise UserError(f"{where} is not an object with a field '{field}'")
     if record.get(field) is None:
@@ -104,7 +104,7 @@ def no_field(field: str, fields: list[str], where: str) -> UserError:
 
 
 def read(path: Path, field: str = "text") -> Iterator[str]:
-    """The documents of one file, by its ending; unknown endings are read as plain text."""
+    """Read the documents of one file, by its ending; unknown endings are plain text."""
     kind = path.suffixes[-2] if path.suffix == ".gz" and len(path.suffixes) > 1 else path.suffix
     if kind == ".jsonl":
         return jsonl(path, field)

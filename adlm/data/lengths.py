@@ -47,11 +47,11 @@ class Lengths:
 
     @classmethod
     def unknown(cls, length: int) -> Lengths:
-        """All lengths are equally likely."""
+        """Return counts that make all lengths equally likely."""
         return cls(np.zeros(length, dtype=np.int64))
 
     def cut(self, length: int) -> Lengths:
-        """The same for rows of at most `length` tokens, L or fewer; longer rows are of that length.
+        """Return the same for rows of at most `length` <= L tokens; longer rows count as that long.
 
         Example:
             >>> Lengths(np.array([1, 2, 3])).cut(2).counts.tolist()
@@ -60,12 +60,12 @@ class Lengths:
         return Lengths(np.append(self.counts[: length - 1], self.counts[length - 1 :].sum()))
 
     def nats(self, tokens: np.ndarray) -> np.ndarray:
-        """-log p of each length."""
+        """Return -log p of each length."""
         p = (self.counts + 1) / (self.counts.sum() + len(self.counts))
         return -np.log(p[tokens - 1])
 
     def __str__(self) -> str:
-        """How a length is coded, in a few words."""
+        """Say how a length is coded, in a few words."""
         most = len(self.counts)
         if not self.counts.any():
             return f"all lengths from 1 to {most} equally likely"

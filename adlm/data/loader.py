@@ -24,7 +24,7 @@ class Order:
         self._permutation = np.empty(0, dtype=np.int64)
 
     def step(self, step: int) -> np.ndarray:
-        """(batch,) row numbers of the global batch of a step, from 0."""
+        """Return the row numbers of the global batch of a step, from 0: (batch,)."""
         place = np.arange(step * self.batch, (step + 1) * self.batch)
         epochs, within = np.divmod(place, self.rows)
         parts = [
@@ -33,7 +33,7 @@ class Order:
         return np.concatenate(parts)
 
     def permutation(self, epoch: int) -> np.ndarray:
-        """(rows,) the order of one pass."""
+        """Return the order of one pass: (rows,)."""
         if epoch != self._epoch:
             bits = np.random.Philox(key=[self.seed, epoch])
             self._permutation = np.random.Generator(bits).permutation(self.rows)
@@ -42,7 +42,7 @@ class Order:
 
 
 def share(batch: int, rank: int, world: int) -> slice:
-    """The rows of a global batch that a rank works on.
+    """Return the rows of a global batch that a rank works on.
 
     Example:
         >>> [share(5, r, 2) for r in range(2)]

@@ -39,11 +39,11 @@ class Rows:
 
     @property
     def shows_ends(self) -> bool:
-        """Can be seen, before a token is, where a document ends?"""
+        """Whether it can be seen, before a token is, where a document ends."""
         return self.by_document or self.packing == "document"
 
     def pieces(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The pieces of documents in the rows `index`: (P,) place in `index`, (P,) tokens."""
+        """List the pieces of documents in the rows `index`: (P,) place in `index`, (P,) tokens."""
         ends = self.store.ends
         first = self.start[index]
         last = first + self.count[index]
@@ -56,7 +56,7 @@ class Rows:
         return row, np.minimum(ends[document], last[row]) - begins
 
     def batch(self, index: np.ndarray) -> Batch:
-        """The rows `index`: (B,) as a batch."""
+        """Return the rows `index`: (B,) as a batch."""
         offset = np.arange(self.length)
         valid = offset < self.count[index, None]  # (B, L)
         place = np.where(valid, self.start[index, None] + offset, 0)
@@ -64,8 +64,13 @@ class Rows:
         segment = torch.from_numpy(self._segments(x, valid)) if self.by_document else None
         return Batch(torch.from_numpy(x), torch.from_numpy(valid), segment)
 
+    def spread(self, count: int | None = None) -> Batch:
+        """Return `count` rows, spread evenly over all; by default, or of fewer, all."""
+        count = min(count or len(self), len(self))
+        return self.batch(np.arange(count) * len(self) // count)
+
     def _segments(self, x: np.ndarray, valid: np.ndarray) -> np.ndarray:
-        """(B, L) number of the document within the row: it grows after each EOS; -1 = padding."""
+        """Number the documents within each row from 0, up after each EOS; -1 is padding: (B, L)."""
         ended = np.cumsum(x == self.eos, axis=1)
         before = np.concatenate((np.zeros_like(ended[:, :1]), ended[:, :-1]), axis=1)
         return np.where(valid, before, -1)
@@ -103,7 +108,7 @@ MAP_BATCH = 1000  # documents that the published loaders join at a time
 
 
 def published(store: TokenStore, vocab: Vocab, length: int, workers: int) -> Rows:
-    """Rows as the published loaders make them, which depend on how many workers they have.
+    """Cut rows as the published loaders do, which depend on how many workers they have.
 
     Each worker has an equal run of documents, joins a thousand at a time, cuts rows of L - 2 tokens
     between a BOS and an EOS, which are scored too, and drops what is left over each time.

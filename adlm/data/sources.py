@@ -42,12 +42,12 @@ class Source:
     size: int = 0  # bytes of the files behind it, for progress; 0 = unknown
 
     def documents(self) -> Iterator[str]:
-        """The documents that have any text."""
+        """Yield the documents that have any text."""
         return (clean(text) for text in self.read() if text.strip())
 
 
 def open_source(config: DataConfig, split: str) -> Source:
-    """The source that a configuration names."""
+    """Open the source that a configuration names."""
     if split not in SPLITS:
         raise UserError(f"there is no split '{split}'{nearest(split, SPLITS)}")
     if config.name.startswith("hf:"):
@@ -67,7 +67,7 @@ def open_source(config: DataConfig, split: str) -> Source:
 
 
 def data_dirs(config: DataConfig) -> list[Path]:
-    """Folders that may hold named sets and tokenizer files."""
+    """List the folders that may hold named sets and tokenizer files."""
     given = [config.dir, os.environ.get("ADLM_DATA")]
     for folder in filter(None, given):
         if not Path(folder).expanduser().is_dir():
@@ -76,7 +76,7 @@ def data_dirs(config: DataConfig) -> list[Path]:
 
 
 def find_set(name: str) -> DataSet:
-    """A registered set, or a user's, module:name, where that is allowed."""
+    """Return a registered set, or a user's, module:name, where that is allowed."""
     declared = registry.lookup("dataset", name)
     if not isinstance(declared, DataSet):
         raise UserError(f"the data set '{name}' must be a DataSet, found {declared!r}")
@@ -84,12 +84,12 @@ def find_set(name: str) -> DataSet:
 
 
 def short_name(config: DataConfig) -> str:
-    """The folder of a named set; of module:name the second part."""
+    """Return the folder name of a set; of module:name it is the second part."""
     return config.name.rpartition(":")[2]
 
 
 def find_local(config: DataConfig, split: str) -> Path | None:
-    """The file or folder of a named set on this machine."""
+    """Find the file or folder of a named set on this machine."""
     declared = find_set(config.name)
     if split not in declared.files:
         found = ", ".join(declared.files)
@@ -168,7 +168,7 @@ def _from_files(path: Path, split: str, field: str) -> Source:
 
 
 def part_of(path: Path) -> str | None:
-    """The split that a file's or its top folder's name begins with.
+    """Return the split that a file's or its top folder's name begins with.
 
     Example:
         >>> [part_of(Path(p)) for p in ("train.txt", "dev/a.txt", "test-2.jsonl", "testament.txt")]
@@ -227,7 +227,7 @@ def _from_hub(
 
 
 def _fingerprint(paths: list[Path], *settings: str) -> str:
-    """sha256 of the files' contents and of the settings that decide how they are read."""
+    """Hash the files' contents and the settings that decide how they are read."""
     digest = hashlib.sha256(repr(settings).encode())
     for path in paths:
         stat = path.stat()

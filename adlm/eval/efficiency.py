@@ -1,4 +1,4 @@
-"""What generation costs, and what quality it buys: each case in a process of its own.
+"""`eval efficiency`: what generation costs, and what quality it buys; each case in its process.
 
 Wall-clock, tokens a second, network passes, FLOPs and peak memory for a grid of steps, lengths and
 batch sizes; AR and A2R have one setting of steps, one pass a token, with a KV cache.
@@ -10,23 +10,82 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import ClassVar
 
 import torch
 
 from adlm import api, registry
-from adlm.config import Config
+from adlm.config import Config, check, to_dict
 from adlm.errors import UserError
+from adlm.eval.base import Computing
+from adlm.eval.judge import SMALL, Judge
+from adlm.eval.texts import Texts, describe
+from adlm.models import checkpoint
 from adlm.models.cost import flops_per_token
+from adlm.progress import console
+from adlm.registry import register
+from adlm.results import Result
 from adlm.samplers import template
 from adlm.system import peak_memory_mib
+from adlm.viz.page import Section
+from adlm.viz.plots import Line, curves, png
+from adlm.viz.table import markdown_table, mib, number
 
 WORKER = (
-    "import json, sys; from adlm.eval.efficiency import Case, measure;"
-    "print(json.dumps(measure(Case(**json.loads(sys.argv[1])))))"
+    "import json, sys; from dataclasses import asdict; from adlm.eval.efficiency import Case, cost;"
+    "print(json.dumps([asdict(part) for part in cost(Case(**json.loads(sys.argv[1])))]))"
 )
+AXES = ("seconds a text", "generative PPL")
+
+
+@dataclass(frozen=True)
+class EfficiencySettings(Computing):
+    """The grid, and what is written in each case of it.
+
+    Attributes:
+        sampler: Sampler of the diffusion models.
+        steps: Denoising steps of the grid, as a list; '[8, 32, 128]' by default.
+        lengths: Tokens of a text, as a list; the trained length by default.
+        batches: Texts at once, as a list; '[1, 8]' by default.
+        texts: Texts written in each case.
+        nucleus: Share of the probability that tokens are drawn from.
+        judge: Judge of the texts: smollm2, a causal LM's folder or hub name, or none.
+        threads: Threads of each case; 0 = all cores.
+        seed: Seed.
+    """
+
+    sampler: str = "ancestral"
+    steps: list[int] | None = None
+    lengths: list[int] | None = None
+    batches: list[int] | None = None
+    texts: int = 32
+    nucleus: float = 1.0
+    judge: str = SMALL
+    threads: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, values in (("--steps", self.steps), ("--batches", self.batches)):
+            good = values is None or (bool(values) and min(values) >= 1)
+            check(good, name, values, "a list of numbers from 1 on")
+        check(self.texts >= 2, "--texts", self.texts, "at least 2")
+        super().__post_init__()
+
+    def cases(self, runs: Sequence[str], configs: Sequence[Config]) -> list[Case]:
+        """The grid; causal models have no steps to choose."""
+        same = (self.texts, self.nucleus, self.seed, *self.place())
+        out = []
+        for run, config in zip(runs, configs, strict=True):
+            causal = is_causal(config)
+            sampler = None if causal else self.sampler
+            for length in self.lengths or [config.data.length]:
+                for batch in self.batches or [1, 8]:
+                    for steps in [None] if causal else self.steps or [8, 32, 128]:
+                        out.append(Case(run, sampler, steps, length, batch, *same))
+        return out
 
 
 @dataclass(frozen=True)
@@ -45,40 +104,126 @@ class Case:
     precision: str
 
 
-def cases(
-    runs: Sequence[str],
-    configs: Sequence[Config],
-    sampler: str | None,
-    steps: Sequence[int],
-    lengths: Sequence[int],
-    batches: Sequence[int],
-    **same: Any,
-) -> list[Case]:
-    """The grid; causal models have no steps to choose."""
-    out = []
-    for run, config in zip(runs, configs, strict=True):
-        causal = is_causal(config)
-        for length in lengths or [config.data.length]:
-            for batch in batches:
-                for count in [None] if causal else steps:
-                    chosen = None if causal else sampler
-                    out.append(Case(run, chosen, count, length, batch, **same))
-    return out
+@dataclass(frozen=True, kw_only=True)
+class CaseCost(Case):
+    """What a case cost, and the quality of its texts."""
+
+    objective: str
+    seconds_per_text: float
+    tokens_per_s: float
+    nfe: float
+    gflops_per_text: float
+    peak_memory_mib: float | None
+    entropy: float | None = None
+    generative_ppl: float | None = None
+
+    def __str__(self) -> str:
+        steps = "" if self.steps is None else f", {self.steps} steps"
+        grid = f"L {self.length}, batch {self.batch}"
+        return f"{self.objective}, {self.sampler}{steps}, {grid}"
+
+
+@register("result", "eval efficiency")
+@dataclass(frozen=True, kw_only=True)
+class EfficiencyResult(Result):
+    """The grid with its costs."""
+
+    command: ClassVar[str] = "eval efficiency"
+    checkpoints: dict[str, str]  # run -> hash
+    configs: dict[str, dict[str, object]] = field(default_factory=dict)
+    judge: str | None = None
+    cases: list[CaseCost] = field(default_factory=list)
+
+    def section(self, name: str) -> Section:
+        plots = []
+        if all(c.generative_ppl is not None for c in self.cases):
+            picture = png({"quality against cost": self.lines(Path)}, *AXES, True, True)
+            plots = [("lower and further left is better", picture)]
+        return Section("What generation costs", *self.table(), plots=plots)
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """The cases, a row each."""
+        header = ["model", "steps", "L x batch", "ms a text", "passes", "GFLOP", "MiB"]
+        header += ["gen. PPL", "entropy"]
+        rows = [
+            [
+                f"{c.objective}, {c.sampler}",
+                "" if c.steps is None else str(c.steps),
+                f"{c.length} x {c.batch}",
+                f"{1000 * c.seconds_per_text:.1f}",
+                f"{c.nfe:.1f}",
+                f"{c.gflops_per_text:.2f}",
+                mib(c.peak_memory_mib),
+                number(c.generative_ppl),
+                number(c.entropy),
+            ]
+            for c in self.cases
+        ]
+        return header, rows
+
+    def text(self) -> str:
+        return markdown_table(*self.table())
+
+    def lines(self, short: Callable[[str], Path] | None = None) -> list[Line]:
+        """Generative perplexity against seconds a text, one line a checkpoint."""
+        lines = []
+        for run in self.checkpoints:
+            mine = [c for c in self.cases if c.checkpoint == run]
+            mine.sort(key=lambda c: c.seconds_per_text)
+            x, y = ([c.seconds_per_text for c in mine], [c.generative_ppl or 0.0 for c in mine])
+            label = short(run).name if short else f"{mine[0].objective}: {run}"
+            lines.append(Line(label, x, y))
+        return lines
+
+    def draw(self, path: Path) -> None:
+        """Draw quality against cost, with the frontier."""
+        points = [(c.seconds_per_text, c.generative_ppl or 0.0) for c in self.cases]
+        x, y = zip(*(points[i] for i in frontier(points)), strict=True)
+        lines = [*self.lines(), Line("Pareto", x, y, dashed=True)]
+        curves(path, {"quality against cost": lines}, *AXES, log_x=True, log_y=True)
+
+
+def measure(
+    runs: list[str],
+    settings: EfficiencySettings = EfficiencySettings(),
+    keep: Callable[[EfficiencyResult], None] = lambda _: None,
+) -> EfficiencyResult:
+    """Measure each case of the grid; `keep` gets what there is after each."""
+    device, precision = settings.place()
+    judge = None if settings.judge == "none" else Judge(settings.judge, device)
+    saved = {run: checkpoint.load(run) for run in runs}
+    grid = settings.cases(runs, [saved[run].config for run in runs])
+    result = EfficiencyResult(
+        checkpoints={run: s.hash for run, s in saved.items()},
+        configs={run: to_dict(s.config) for run, s in saved.items()},
+        judge=judge.about if judge else None,
+    ).stamped(device, precision)
+    for number_, case in enumerate(grid, 1):
+        found, written = in_process(case, settings.threads)
+        found = replace(
+            found,
+            entropy=describe(written).entropy.mean,
+            generative_ppl=judge.score(written.texts).ppl if judge else None,
+        )
+        result = replace(result, cases=[*result.cases, found])
+        console.print(f"{number_} of {len(grid)}: {found}")
+        keep(result)
+    return result
 
 
 def is_causal(config: Config) -> bool:
+    """Does it write from left to right?"""
     return registry.lookup("objective", config.objective).causal
 
 
-def measure(case: Case) -> dict[str, Any]:
-    """Write the texts and say what it cost; the first batch only warms up."""
+def cost(case: Case) -> tuple[CaseCost, Texts]:
+    """Write the texts of a case and say what it cost; the first batch only warms up."""
     model = api.load(case.checkpoint, case.device)
     given = template.after("", case.length, model.vocab)
-    seconds, nfe, heads, texts, tokens = 0.0, 0.0, 0, [], []
+    made = []
     for low in range(-case.batch, case.texts, case.batch):
-        count = case.batch if low < 0 else min(case.batch, case.texts - low)
         how = api.settings(
-            n=count,
+            n=case.batch if low < 0 else min(case.batch, case.texts - low),
             sampler=case.sampler,
             steps=case.steps,
             nucleus=case.nucleus,
@@ -86,28 +231,22 @@ def measure(case: Case) -> dict[str, Any]:
             precision=case.precision,
             at_once=case.batch,
         )
-        made = model.write(given, how)
-        if low < 0:
-            continue
-        seconds += made.seconds
-        nfe += float(made.nfe.sum())
-        heads += made.heads
-        texts += made.texts
-        tokens += made.ids
-    passes = nfe / case.texts
-    return {
-        **asdict(case),
-        "objective": model.config.objective,
-        "sampler": made.sampler,
-        "seconds_per_text": seconds / case.texts,
-        "tokens_per_s": case.texts * case.length / seconds,
-        "nfe": passes,
-        "gflops_per_text": 1e-9
-        * flops(model.config, model.vocab.size, case.length, passes, heads / case.texts),
-        "peak_memory_mib": peak_memory(model.device),
-        "samples": texts,
-        "tokens": tokens,
-    }
+        written = model.write(given, how)
+        made += [written] if low >= 0 else []
+    seconds = sum(m.seconds for m in made)
+    passes = sum(float(m.nfe.sum()) for m in made) / case.texts
+    heads = sum(m.heads for m in made) / case.texts
+    found = CaseCost(
+        **asdict(replace(case, sampler=made[0].sampler)),
+        objective=model.config.objective,
+        seconds_per_text=seconds / case.texts,
+        tokens_per_s=case.texts * case.length / seconds,
+        nfe=passes,
+        gflops_per_text=1e-9 * flops(model.config, model.vocab.size, case.length, passes, heads),
+        peak_memory_mib=peak_memory(model.device),
+    )
+    every = [t for m in made for t in m.texts], [i for m in made for i in m.ids]
+    return found, Texts(*every)
 
 
 def flops(config: Config, vocab: int, length: int, passes: float, heads: float) -> float:
@@ -131,7 +270,7 @@ def peak_memory(device: str) -> float | None:
     return peak_memory_mib()
 
 
-def in_process(case: Case, threads: int) -> dict[str, Any]:
+def in_process(case: Case, threads: int) -> tuple[CaseCost, Texts]:
     """Measure a case in a process of its own, for its memory."""
     environment = dict(os.environ)
     if threads:
@@ -141,7 +280,8 @@ def in_process(case: Case, threads: int) -> dict[str, Any]:
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["it was stopped"])[-1]
         raise UserError(f"{case.checkpoint} could not be measured: {last.split(': ', 1)[-1]}")
-    return json.loads(done.stdout.splitlines()[-1])
+    found, written = json.loads(done.stdout.splitlines()[-1])
+    return CaseCost(**found), Texts(**written)
 
 
 def frontier(points: Sequence[tuple[float, float]]) -> list[int]:
@@ -158,11 +298,3 @@ def frontier(points: Sequence[tuple[float, float]]) -> list[int]:
             best = points[i][1]
             kept.append(i)
     return kept
-
-
-def settings_of(case: dict[str, Any]) -> str:
-    """A label."""
-    steps = "" if case["steps"] is None else f", {case['steps']} steps"
-    return (
-        f"{case['objective']}, {case['sampler']}{steps}, L {case['length']}, batch {case['batch']}"
-    )

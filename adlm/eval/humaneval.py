@@ -1,210 +1,247 @@
-"""HumanEval: programs written after a prompt or into a hole, and the share that passes the tests.
+"""`eval humaneval`: programs written after a prompt or into a hole, and the share that passes.
 
-    pass@k = mean over tasks of 1 - C(n - c, k) / C(n, k)        n programs, c of which pass
-
-`complete` writes the function after its signature. `infill` masks one line of the known solution
-and keeps the rest; the hole has as many tokens as that line.
+pass@k = mean over tasks of 1 - C(n - c, k) / C(n, k)        n programs, c of which pass
 """
 
 from __future__ import annotations
 
-import ast
-import hashlib
-import json
 import math
-import re
-import warnings
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
-from importlib.util import find_spec
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from adlm.config import DataConfig
-from adlm.data import files
-from adlm.data.sources import data_dirs
-from adlm.data.vocab import Vocab
+from adlm import api
+from adlm import device as devices
+from adlm.config import check, to_dict
 from adlm.errors import UserError
-from adlm.results import write_text
-from adlm.samplers import template
+from adlm.eval import programs, sandbox
+from adlm.eval.base import CheckpointResult, about
+from adlm.eval.completions import Store, Writing, write
+from adlm.eval.examine import examine
+from adlm.eval.programs import Task
+from adlm.eval.sandbox import Limits, Walls
+from adlm.models.checkpoint import Checkpoint
+from adlm.progress import Bar
+from adlm.registry import register
+from adlm.samplers.generate import Settings, samplers_for
+from adlm.viz.page import Section
+from adlm.viz.table import spread
 
-FILES = ("HumanEval.jsonl.gz", "HumanEval.jsonl")
-HUB = "openai/openai_humaneval"
-STOP = re.compile(r"^(?:def |async def |class |if __name__|print\()", re.M)
 VERDICTS = ("passed", "failed", "raised", "timeout", "no_syntax", "no_room")
 
 
 @dataclass(frozen=True)
-class Task:
-    """One function to write."""
+class TasksPlace:
+    """Where the tasks are.
 
-    task_id: str
-    prompt: str
-    canonical_solution: str
-    test: str
-    entry_point: str
+    Attributes:
+        dir: Folder with humaneval/HumanEval.jsonl.gz; ADLM_DATA by default, and then the hub.
+    """
+
+    dir: str | None = None
 
 
 @dataclass(frozen=True)
-class Form:
-    """What a model gets, and where in it the completion stands."""
+class HumanevalSettings(Settings):
+    """How programs are written; --n of them for each task.
 
-    template: np.ndarray  # (L,) token ids and masks
-    hole: slice
-    cut: int  # tokens of the context that did not fit
+    Attributes:
+        mode: complete writes the function after its signature; infill one masked line of the known
+            solution, with diffusion only.
+        file: The tasks as jsonl or jsonl.gz.
+        data: Where the tasks are.
+        limit: Only the first so many tasks; 0 = all.
+        tokens: Most tokens of a completion.
+        allow_code_execution: Run the programs.
+        isolation: full needs bubblewrap or Linux namespaces and leaves a program no network and no
+            files but its own; limits leaves it both, and only bounds time, memory and sizes.
+        timeout: Seconds of a program.
+        memory_mb: Megabytes of a program.
+        workers: Programs that run at once.
+    """
+
+    mode: Literal["complete", "infill"] = "complete"
+    file: str | None = None
+    data: TasksPlace = TasksPlace()
+    limit: int = 0
+    tokens: int = 256
+    allow_code_execution: bool = False
+    isolation: Literal["full", "limits"] = "full"
+    timeout: float = 10.0
+    memory_mb: int = 512
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        check(self.limit >= 0, "--limit", self.limit, "0 (all tasks) or more")
+        check(self.tokens >= 1, "--tokens", self.tokens, "at least 1")
+        below = "above 0 and below 86400 seconds"
+        check(0 < self.timeout < 86400, "--timeout", self.timeout, below)
+        check(64 <= self.memory_mb <= 2**20, "--memory_mb", self.memory_mb, "64 to 2^20")
+        check(self.workers >= 1, "--workers", self.workers, "at least 1")
+        super().__post_init__()
+
+    @property
+    def sampling(self) -> Settings:
+        """Only how programs are written."""
+        return Settings(**{f.name: getattr(self, f.name) for f in fields(Settings)})
+
+    @property
+    def limits(self) -> Limits:
+        """What a program may use."""
+        return Limits(seconds=self.timeout, memory_mb=self.memory_mb)
 
 
-def open_tasks(file: str | None, folder: str | None) -> list[Task]:
-    """The tasks of a file, of the data folder, or of the hub."""
-    if file is not None:
-        path = Path(file).expanduser()
-        if not path.is_file():
-            raise UserError(f"there is no file {file}")
-        return read(path)
-    dirs = data_dirs(DataConfig(dir=folder))
-    for path in (p / name for d in dirs for p in (d / "humaneval", d) for name in FILES):
-        if path.is_file():
-            return read(path)
-    if find_spec("datasets") is None:
+@dataclass(frozen=True)
+class PassRate:
+    """pass@k with its standard error over tasks."""
+
+    mean: float
+    stderr: float | None
+
+
+@register("result", "eval humaneval")
+@dataclass(frozen=True, kw_only=True)
+class HumanevalResult(CheckpointResult):
+    """How many programs parse and, if they were run, pass."""
+
+    command: ClassVar[str] = "eval humaneval"
+    data_hash: str | None = None
+    mode: str
+    tokens: int | None = None
+    sampling: dict[str, object] = field(default_factory=dict)
+    seed: int | None = None
+    n: int
+    tasks: int
+    context: int
+    tasks_cut: int
+    tokens_cut: int = 0
+    tasks_without_room: int = 0
+    completions: str = ""  # the file's name
+    executed: bool
+    parses: float
+    pass_at: dict[str, PassRate] = field(default_factory=dict)  # by k; empty unless executed
+    shares: dict[str, float] = field(default_factory=dict)
+    sandbox: Walls | None = None
+    outcomes: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+
+    def section(self, name: str) -> Section:
+        rows = [["tasks", str(self.tasks)], ["programs a task", str(self.n)]]
+        rows.append(["parse as Python", f"{self.parses:.1%}"])
+        for k, found in self.pass_at.items():
+            error = None if found.stderr is None else 100 * found.stderr
+            rows.append([f"pass@{k}, per cent", f"{100 * found.mean:.2f}{spread(error)}"])
+        rows += [[what, f"{share:.1%}"] for what, share in self.shares.items()]
+        cut = f"{self.tasks_cut} prompts were cut to fit"
+        notes = [f"The model's context is {self.context} tokens; {cut}."]
+        if not self.executed:
+            notes.append("The programs were not run (--allow-code-execution runs them).")
+        return Section(f"HumanEval ({self.mode})", ["", ""], rows, notes)
+
+    def text(self) -> str:
+        lines = [super().text()]
+        if self.tokens_cut:
+            lines.append(f"{self.tokens_cut:,} tokens far from the completion were cut")
+        if self.tasks_without_room:
+            lines.append(f"{self.tasks_without_room} holes did not fit at all and count as failed")
+        if walls := self.sandbox:
+            lines.append(
+                f"isolation {walls.isolation}: network {walls.network}, files {walls.files}"
+            )
+        return "\n".join(lines)
+
+
+def measure(
+    saved: Checkpoint,
+    every: list[Task],
+    store: Path,
+    settings: HumanevalSettings = HumanevalSettings(),
+) -> HumanevalResult:
+    """Write programs, keep them in the jsonl file `store`, and run them if that is allowed."""
+    tasks, mode = every[: settings.limit or None], settings.mode
+    if mode == "infill" and samplers_for(saved.config) == ["causal"]:
         raise UserError(
-            f"HumanEval was not found: put humaneval/{FILES[0]} into the folder that --data.dir "
-            "or ADLM_DATA names, or pip install 'adlm[data]' to load it from the hub"
+            f"a checkpoint of {saved.config.objective} writes from left to right and cannot "
+            "infill; --mode complete is for it"
         )
-    import datasets
+    if settings.allow_code_execution:  # better known before hours of writing
+        sandbox.probe(settings.limits, settings.isolation)
+    device = devices.pick(settings.device)
+    precision = devices.precision(settings.precision, device)
+    sampling = to_dict(replace(settings.sampling, at_once=1, device=device))
+    same: dict[str, object] = {  # what decides on the completions
+        "checkpoint_hash": saved.hash,
+        "tokenizer_hash": saved.vocab.hash,
+        "data_hash": programs.hash_of(every),
+        "mode": mode,
+        "tokens": settings.tokens,
+        "sampling": {**sampling, "precision": precision},
+    }
+    how = Writing(mode, settings.tokens, settings.sampling)
+    written = write(api.load(saved.path, device), tasks, how, Store(store, same))
+    sources = [
+        [programs.program(task, mode, settings.seed, text) for text in record.completions]
+        for task, record in zip(tasks, written, strict=True)
+    ]
+    python = sum(programs.parses(source) for row in sources for source in row)
+    result = HumanevalResult(
+        **about(saved) | same,
+        seed=settings.seed,
+        n=settings.n,
+        tasks=len(tasks),
+        context=saved.config.data.length,
+        tasks_cut=sum(r.cut_tokens > 0 for r in written),
+        tokens_cut=sum(r.cut_tokens for r in written),
+        tasks_without_room=sum(not r.completions for r in written),
+        completions=store.name,
+        executed=settings.allow_code_execution,
+        parses=python / (len(tasks) * settings.n),
+    ).stamped(device, precision)
+    if not settings.allow_code_execution:
+        return result
+    rows = judge(tasks, sources, settings)
+    verdicts = [[verdict for verdict, _ in row] for row in rows]
+    return replace(
+        result,
+        pass_at=pass_rates(verdicts),
+        shares=shares(verdicts),
+        sandbox=sandbox.describe(settings.isolation, settings.limits),
+        outcomes={t.task_id: row for t, row in zip(tasks, rows, strict=True)},
+    )
 
-    try:
-        data = datasets.load_dataset(HUB, split="test")
-    except Exception as error:  # network, spelling, access: the library has dozens of types
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise UserError(
-            f"there is no humaneval/{FILES[0]} in a data folder (--data.dir), and hf:{HUB} could "
-            f"not be loaded: {first}"
-        ) from None
-    return [task_of(record, f"hf:{HUB} record {i}") for i, record in enumerate(data)]
 
+def judge(
+    tasks: list[Task], sources: list[list[str]], settings: HumanevalSettings
+) -> list[list[tuple[str, str]]]:
+    """Run the programs: (verdict, detail) of each; what is no Python is not run."""
 
-def read(path: Path) -> list[Task]:
-    """The tasks of a jsonl file, plain or gzipped."""
-    out: dict[str, Task] = {}
-    for number, line in enumerate(files.lines(path), 1):
-        where = f"{path} line {number}"
-        if not line.strip():
-            continue
+    def one(pair: tuple[Task, str]) -> tuple[str, str]:
+        task, source = pair
+        if not programs.parses(source):
+            return "no_syntax", ""
+        known = task.prompt + task.canonical_solution
+        how = (settings.limits, settings.isolation)
+        done = examine(source, known, task.test, task.entry_point, *how)
+        if done.verdict == "unavailable":
+            raise UserError(f"a program could not be run: {done.detail}")
+        return done.verdict, done.detail
+
+    pairs = [(task, s) for task, row in zip(tasks, sources, strict=True) for s in row]
+    outcomes = []
+    with (
+        ThreadPoolExecutor(settings.workers) as pool,
+        Bar("running", len(pairs), "programs") as bar,
+    ):
         try:
-            task = task_of(json.loads(line), where)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{where} is not JSON ({error})") from None
-        if task.task_id in out:
-            raise UserError(f"{where}: the task {task.task_id} is there twice")
-        out[task.task_id] = task
-    if not out:
-        raise UserError(f"{path} has no task")
-    return list(out.values())
-
-
-def task_of(record: object, where: str) -> Task:
-    """A record as a task."""
-    names = [f.name for f in fields(Task)]
-    if not isinstance(record, dict):
-        raise UserError(f"{where} must be an object with {', '.join(names)}")
-    for name in names:
-        if not isinstance(record.get(name), str) or not record[name].strip():
-            raise UserError(f"{where} has no text '{name}'; a task has {', '.join(names)}")
-    task = Task(**{name: record[name] for name in names})
-    if not task.entry_point.isidentifier():
-        raise UserError(f"{where}: entry_point must be a function's name, found {task.entry_point}")
-    return task
-
-
-def hash_of(tasks: Iterable[Task]) -> str:
-    """Identifies the tasks by content."""
-    return hashlib.sha256(json.dumps([asdict(t) for t in tasks]).encode()).hexdigest()
-
-
-def seed_of(seed: int, task: Task) -> int:
-    """A seed of its own for each task, whatever tasks stand beside it."""
-    return int.from_bytes(hashlib.sha256(f"{seed} {task.task_id}".encode()).digest()[:4]) >> 1
-
-
-def around(task: Task, mode: str, seed: int) -> tuple[str, str, str]:
-    """What stands before the completion, in its place in the known solution, and after it.
-
-    Example:
-        >>> task = Task("a", "def f():\\n", "    x = 1\\n\\n    return x\\n", "", "f")
-        >>> around(task, "infill", 0)
-        ('def f():\\n    x = 1\\n\\n', '    return x', '\\n')
-    """
-    if mode == "complete":
-        return task.prompt, task.canonical_solution, ""
-    lines = task.canonical_solution.splitlines(keepends=True)
-    full = [i for i, line in enumerate(lines) if line.strip()]
-    chosen = full[seed_of(seed, task) % len(full)]
-    line = lines[chosen].rstrip()
-    rest = lines[chosen][len(line) :] + "".join(lines[chosen + 1 :])
-    return task.prompt + "".join(lines[:chosen]), line, rest
-
-
-def form(task: Task, mode: str, seed: int, vocab: Vocab, context: int, tokens: int) -> Form | None:
-    """The template of a task; None if the hole alone is longer than the context.
-
-    Of a text that does not fit the tokens nearest to the completion stay. A completion has at most
-    `tokens` tokens, and where the prompt is long at most half of the context.
-    """
-    left, line, right = (template.ids(part, vocab) for part in around(task, mode, seed))
-    if mode == "complete":
-        keep = min(len(left), context - min(tokens, context // 2))
-        size, after = min(tokens, context - keep), 0
-    else:
-        size = len(line)
-        if size > context:
-            return None
-        after = min(len(right), (context - size) // 2)
-        keep = min(len(left), context - size - after)
-        after = min(len(right), context - size - keep)
-    masks = np.full(size, vocab.mask)
-    ids = np.concatenate([left[len(left) - keep :], masks, right[:after]])
-    return Form(ids, slice(keep, keep + size), len(left) - keep + len(right) - after)
-
-
-def completion(row: np.ndarray, given: Form, mode: str, vocab: Vocab) -> str:
-    """The text of a written hole; after a prompt it ends where the function does."""
-    made = row[given.hole]
-    if mode == "complete" and (made == vocab.eos).any():
-        made = made[: int((made == vocab.eos).argmax())]
-    prefix = row[: given.hole.start]
-    before, both = vocab.decode(prefix), vocab.decode(np.concatenate([prefix, made]))
-    text = both[len(before) :] if both.startswith(before) else vocab.decode(made)
-    return truncate(text) if mode == "complete" else text
-
-
-def truncate(text: str) -> str:
-    """Up to the next def, class, `if __name__` or print( in the first column.
-
-    Example:
-        >>> truncate("    return 1\\n\\nprint(f())")
-        '    return 1\\n\\n'
-    """
-    found = STOP.search(text)
-    return text[: found.start()] if found else text
-
-
-def program(task: Task, mode: str, seed: int, text: str) -> str:
-    """The whole program: it ends without an error if the completion is right."""
-    before, _, after = around(task, mode, seed)
-    return f"{before}{text}{after}\n{task.test}\ncheck({task.entry_point})\n"
-
-
-def parses(source: str) -> bool:
-    """Is it Python? Nothing is run."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            ast.parse(source)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return False
-    return True
+            for outcome in pool.map(one, pairs):
+                outcomes.append(outcome)
+                bar.update(len(outcomes))
+        finally:
+            pool.shutdown(cancel_futures=True)
+    each = iter(outcomes)
+    return [[next(each) for _ in row] or [("no_room", "")] * settings.n for row in sources]
 
 
 def pass_at(n: int, right: int, k: int) -> float:
@@ -217,30 +254,17 @@ def pass_at(n: int, right: int, k: int) -> float:
     return 1 - math.comb(n - right, k) / math.comb(n, k)
 
 
-def summary(verdicts: list[list[str]]) -> dict[str, Any]:
-    """pass@k with its standard error over tasks, and how the programs ended."""
-    n = len(verdicts[0])
-    out: dict[str, Any] = {"pass_at": {}}
+def pass_rates(verdicts: list[list[str]]) -> dict[str, PassRate]:
+    """pass@1, 10 and 100, as far as there are so many programs a task."""
+    n, out = len(verdicts[0]), {}
     for k in (k for k in (1, 10, 100) if k <= n):
         each = np.array([pass_at(n, row.count("passed"), k) for row in verdicts])
         error = float(each.std(ddof=1) / math.sqrt(len(each))) if len(each) > 1 else None
-        out["pass_at"][str(k)] = {"mean": float(each.mean()), "stderr": error}
-    every = [v for row in verdicts for v in row]
-    out["shares"] = {name: every.count(name) / len(every) for name in VERDICTS}
+        out[str(k)] = PassRate(float(each.mean()), error)
     return out
 
 
-def known(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """The completions that an earlier run with these settings wrote, by task."""
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")[:-1]  # a half-written line has no end
-        head, *records = [json.loads(line) for line in lines]
-        return {r["task_id"]: r for r in records} if head == {"settings": settings} else {}
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
-
-
-def begin(path: Path, settings: dict[str, Any], records: dict[str, Any]) -> None:
-    """A file of completions with what is known; those of other settings are replaced."""
-    lines = [{"settings": settings}, *records.values()]
-    write_text(path, "".join(json.dumps(line) + "\n" for line in lines))
+def shares(verdicts: list[list[str]]) -> dict[str, float]:
+    """How the programs ended."""
+    every = [v for row in verdicts for v in row]
+    return {name: every.count(name) / len(every) for name in VERDICTS}

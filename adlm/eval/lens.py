@@ -2,22 +2,21 @@
 
 At each masking ratio the masked positions are predicted by the anchor network, by the denoiser
 behind it and, for comparison, by a plain model: accuracy, nats, calibration. Then the anchors are
-damaged at the bridge by a dial, and the bound is measured against the anchors' accuracy.
+damaged at the bridge by a dial (`damage.py`), and the bound is measured against the anchors'
+accuracy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from adlm.data.counts import CorpusCounts
 from adlm.device import autocast
+from adlm.eval.damage import Damaged
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
 from adlm.nn.context import Context
@@ -30,17 +29,43 @@ from adlm.types import Batch
 BINS = 10  # of the calibration error
 
 
-@dataclass
+@dataclass(frozen=True)
+class Predictions:
+    """How well one network predicts at some positions."""
+
+    positions: int
+    accuracy: float | None
+    nats: float | None
+    calibration_error: float | None
+
+
+@dataclass(frozen=True)
+class RatioFigures:
+    """One network at one masking ratio: at masked anchors, and at all masked positions."""
+
+    ratio: float
+    network: str
+    anchors: Predictions
+    all: Predictions
+
+
+@dataclass(frozen=True)
+class Band:
+    """Tokens of like frequency."""
+
+    band: int
+    different_tokens: int
+    occurrences: int
+    share_anchors: float | None
+
+
+@dataclass(frozen=True)
 class Tally:
-    """Predictions of one network at many positions."""
+    """Predictions of one network at many positions, batch by batch."""
 
-    right: list[Tensor]
-    nats: list[Tensor]
-    sure: list[Tensor]
-
-    @classmethod
-    def empty(cls) -> Tally:
-        return cls([], [], [])
+    right: list[Tensor] = field(default_factory=list)
+    nats: list[Tensor] = field(default_factory=list)
+    sure: list[Tensor] = field(default_factory=list)
 
     def add(self, log_p: Tensor, target: Tensor) -> None:
         """log_p: (N, V), target: (N,)."""
@@ -49,17 +74,14 @@ class Tally:
         self.sure.append(top.values.exp().cpu())
         self.nats.append(-log_p.gather(1, target[:, None]).squeeze(1).cpu())
 
-    def figures(self, chosen: Tensor) -> dict[str, float | int | None]:
+    def figures(self, chosen: Tensor) -> Predictions:
         """Accuracy, nats and calibration error at the chosen positions: (N,) bool."""
         right = torch.cat(self.right)[chosen].double()
         if not len(right):
-            return {"positions": 0, "accuracy": None, "nats": None, "calibration_error": None}
-        return {
-            "positions": len(right),
-            "accuracy": float(right.mean()),
-            "nats": float(torch.cat(self.nats)[chosen].double().mean()),
-            "calibration_error": calibration(torch.cat(self.sure)[chosen].double(), right),
-        }
+            return Predictions(0, None, None, None)
+        nats = torch.cat(self.nats)[chosen].double()
+        error = calibration(torch.cat(self.sure)[chosen].double(), right)
+        return Predictions(len(right), float(right.mean()), float(nats.mean()), error)
 
 
 def calibration(sure: Tensor, right: Tensor) -> float:
@@ -91,48 +113,6 @@ def segments(batch: Batch) -> Tensor:
     return torch.where(batch.valid, 0, -1) if batch.segment is None else batch.segment
 
 
-@torch.no_grad()
-def by_ratio(
-    models: dict[str, Denoiser],
-    batches: list[Batch],
-    rule: Anchors,
-    table: CorpusCounts | None,
-    mask: int,
-    ratios: list[float],
-    seed: int,
-    device: str,
-    precision: str,
-) -> list[dict[str, Any]]:
-    """One entry a ratio and network: figures at masked anchors, and at all masked positions."""
-    out = []
-    for ratio in ratios:
-        tallies: dict[str, Tally] = {}
-        anchors = []
-        generator = torch.Generator().manual_seed(seed)
-        for batch in batches:
-            z, hidden = masked(batch, ratio, mask, generator)
-            anchors.append(rule(batch.x, batch.valid, table)[hidden])
-            target = batch.x[hidden].to(device)
-            segment, at = segments(batch).to(device), hidden.to(device)
-            for name, model in models.items():
-                with autocast(precision, device):
-                    for label, h, head in states(name, model, z.to(device), segment, at):
-                        tally = tallies.setdefault(label, Tally.empty())
-                        tally.add(log_probabilities(h, head, mask), target)
-        is_anchor = torch.cat(anchors)
-        for label, tally in tallies.items():
-            every = torch.ones_like(is_anchor)
-            out.append(
-                {
-                    "ratio": ratio,
-                    "network": label,
-                    "anchors": tally.figures(is_anchor),
-                    "all": tally.figures(every),
-                }
-            )
-    return out
-
-
 def states(
     name: str, model: Denoiser, z: Tensor, segment: Tensor, at: Tensor
 ) -> Iterator[tuple[str, Tensor, nn.Linear]]:
@@ -143,132 +123,78 @@ def states(
     yield name, found.denoiser, model.head
 
 
-def bands(
-    batches: list[Batch], rule: Anchors, table: CorpusCounts | None, count: int = 5
-) -> list[dict[str, Any]]:
-    """Share of anchors among tokens by frequency band: from the commonest fifth to the rarest.
+@dataclass(frozen=True)
+class Lens:
+    """The rows that are looked at, and what counts as an anchor in them."""
 
-    Bands have equal numbers of *occurrences*, so the first has the few commonest words.
-    """
-    x = torch.cat([b.x[b.valid] for b in batches])
-    anchor = torch.cat([rule(b.x, b.valid, table)[b.valid] for b in batches])
-    size = int(x.max()) + 1
-    often = torch.bincount(x, minlength=size)
-    marked = torch.bincount(x, anchor.double(), minlength=size)
-    order = often.argsort(descending=True)
-    before = often[order].cumsum(0) - often[order]
-    band = (before * count // len(x)).clamp(max=count - 1)
-    out = []
-    for number in range(count):
-        tokens = order[(band == number) & (often[order] > 0)]
-        uses = int(often[tokens].sum())
-        out.append(
-            {
-                "band": number + 1,
-                "different_tokens": len(tokens),
-                "occurrences": uses,
-                "share_anchors": float(marked[tokens].sum() / uses) if uses else None,
-            }
-        )
-    return out
+    batches: list[Batch]
+    rule: Anchors
+    table: CorpusCounts | None
+    mask: int
+    seed: int = 0
+    device: str = "cpu"
+    precision: str = "fp32"
 
+    @torch.no_grad()
+    def by_ratio(
+        self, models: dict[str, Denoiser], ratios: tuple[float, ...]
+    ) -> list[RatioFigures]:
+        """Look at the predictions of networks by masking ratio."""
+        out = []
+        for ratio in ratios:
+            tallies: dict[str, Tally] = {}
+            anchors = []
+            generator = torch.Generator().manual_seed(self.seed)
+            for batch in self.batches:
+                z, hidden = masked(batch, ratio, self.mask, generator)
+                anchors.append(self.rule(batch.x, batch.valid, self.table)[hidden])
+                target = batch.x[hidden].to(self.device)
+                given = [t.to(self.device) for t in (z, segments(batch), hidden)]
+                for name, model in models.items():
+                    with autocast(self.precision, self.device):
+                        for label, h, head in states(name, model, *given):
+                            log_p = log_probabilities(h, head, self.mask)
+                            tallies.setdefault(label, Tally()).add(log_p, target)
+            chosen = torch.cat(anchors)
+            every = torch.ones_like(chosen)
+            for label, tally in tallies.items():
+                found = tally.figures(chosen), tally.figures(every)
+                out.append(RatioFigures(ratio, label, *found))
+        return out
 
-# --- damage at the bridge: h (B, L, D) -> h, by a dial in [0, 1] ---
+    def bands(self, count: int = 5) -> list[Band]:
+        """Share of anchors among tokens by frequency band: from the commonest fifth to the rarest.
 
-Damage = Callable[[Tensor, nn.Linear, float, torch.Generator], Tensor]
+        Bands have equal numbers of *occurrences*, so the first has the few commonest words.
+        """
+        x = torch.cat([b.x[b.valid] for b in self.batches])
+        anchor = torch.cat([self.rule(b.x, b.valid, self.table)[b.valid] for b in self.batches])
+        size = int(x.max()) + 1
+        often = torch.bincount(x, minlength=size)
+        marked = torch.bincount(x, anchor.double(), minlength=size)
+        order = often.argsort(descending=True)
+        before = often[order].cumsum(0) - often[order]
+        band = (before * count // len(x)).clamp(max=count - 1)
+        out = []
+        for number in range(count):
+            tokens = order[(band == number) & (often[order] > 0)]
+            uses = int(often[tokens].sum())
+            share = float(marked[tokens].sum() / uses) if uses else None
+            out.append(Band(number + 1, len(tokens), uses, share))
+        return out
 
-
-def noise(h: Tensor, head: nn.Linear, dial: float, generator: torch.Generator) -> Tensor:
-    """Mix with Gaussian noise of the same size, at equal power."""
-    drawn = torch.randn(h.shape, generator=generator).to(h) * h.std()
-    return (1 - dial**2) ** 0.5 * h + dial * drawn
-
-
-def shuffle(h: Tensor, head: nn.Linear, dial: float, generator: torch.Generator) -> Tensor:
-    """A share of the positions get the anchors of other positions of their row."""
-    moved = pick(h, dial, generator)
-    keys = torch.rand(h.shape[:2], generator=generator).to(h.device)
-    source = keys.argsort(dim=1)
-    other = h.gather(1, source[..., None].expand_as(h))
-    return torch.where(moved, other, h)
-
-
-def wrong(h: Tensor, head: nn.Linear, dial: float, generator: torch.Generator) -> Tensor:
-    """A share of the positions are sure of a random token: its row of the head, h's length."""
-    token = torch.randint(len(head.weight), h.shape[:2], generator=generator).to(h.device)
-    forced = head.weight[token].to(h.dtype)
-    forced = (
-        forced / forced.norm(dim=-1, keepdim=True).clamp(min=1e-9) * h.norm(dim=-1, keepdim=True)
-    )
-    return torch.where(pick(h, dial, generator), forced, h)
-
-
-def zero(h: Tensor, head: nn.Linear, dial: float, generator: torch.Generator) -> Tensor:
-    """A share of the positions say nothing."""
-    return torch.where(pick(h, dial, generator), torch.zeros_like(h), h)
-
-
-def pick(h: Tensor, dial: float, generator: torch.Generator) -> Tensor:
-    """(B, L, 1) positions that are damaged."""
-    return (torch.rand(h.shape[:2], generator=generator) < dial).to(h.device)[..., None]
-
-
-DAMAGES: dict[str, Damage] = {"noise": noise, "shuffle": shuffle, "wrong": wrong, "zero": zero}
-
-
-class Damaged(nn.Module):
-    """A bridge whose input is damaged."""
-
-    def __init__(self, bridge: nn.Module, damage: Damage, dial: float, seed: int):
-        super().__init__()
-        self.bridge, self.damage, self.dial = bridge, damage, dial
-        self.generator = torch.Generator().manual_seed(seed)
-        self.seen: list[Tensor] = []  # damaged states of the last pass
-
-    def forward(self, h: Tensor, head: nn.Linear, embed: nn.Embedding) -> Tensor:
-        h = self.damage(h, head, self.dial, self.generator)
-        self.seen = [h]
-        return self.bridge(h, head, embed)
-
-
-@contextmanager
-def damaged(model: Anchored, name: str, dial: float, seed: int) -> Iterator[Damaged]:
-    """The model with damaged anchors, for a while."""
-    kept = model.bridge
-    made = Damaged(kept, DAMAGES[name], dial, seed)
-    model.bridge = made
-    try:
-        yield made
-    finally:
-        model.bridge = kept
-
-
-@torch.no_grad()
-def anchor_accuracy(
-    model: Anchored,
-    bridge: Damaged,
-    batches: list[Batch],
-    rule: Anchors,
-    table: CorpusCounts | None,
-    mask: int,
-    seed: int,
-    device: str,
-) -> float:
-    """Share of masked anchors that the damaged anchor prediction has right, at ratio 1/2."""
-    generator = torch.Generator().manual_seed(seed)
-    right = total = 0
-    for batch in batches:
-        z, hidden = masked(batch, 0.5, mask, generator)
-        model(z.to(device), Context(Layout(model.causal, segments(batch).to(device))))
-        chosen = hidden & rule(batch.x, batch.valid, table)
-        logits = forbid_mask(model.anchor_head(bridge.seen[0][chosen.to(device)].float()), mask)
-        right += int((logits.argmax(dim=1).cpu() == batch.x[chosen]).sum())
-        total += int(chosen.sum())
-    return right / max(1, total)
-
-
-def correlation(x: list[float], y: list[float]) -> float | None:
-    """Pearson's r."""
-    if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
-        return None
-    return float(np.corrcoef(x, y)[0, 1])
+    @torch.no_grad()
+    def anchor_accuracy(self, model: Anchored, bridge: Damaged) -> float:
+        """Share of masked anchors that the damaged anchor prediction has right, at ratio 1/2."""
+        generator = torch.Generator().manual_seed(self.seed)
+        right = total = 0
+        for batch in self.batches:
+            z, hidden = masked(batch, 0.5, self.mask, generator)
+            layout = Layout(model.causal, segments(batch).to(self.device))
+            model(z.to(self.device), Context(layout))
+            chosen = hidden & self.rule(batch.x, batch.valid, self.table)
+            states = bridge.seen[0][chosen.to(self.device)].float()
+            logits = forbid_mask(model.anchor_head(states), self.mask)
+            right += int((logits.argmax(dim=1).cpu() == batch.x[chosen]).sum())
+            total += int(chosen.sum())
+        return right / max(1, total)

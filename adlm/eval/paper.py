@@ -12,11 +12,6 @@ ZERO_SHOT = {
     "pubmed": {"AR": 49.01, "MDLM": 41.89, "ADLM 262B": 38.29, "ADLM 524B": 37.56},
     "arxiv": {"AR": 41.73, "MDLM": 37.37, "ADLM 262B": 35.08, "ADLM 524B": 33.69},
 }
-# test perplexity of the training set itself (table 1)
-TEST = {
-    "lm1b": {"AR": 21.55, "MDLM": 25.49, "ADLM": 24.46},
-    "openwebtext": {"AR": 17.26, "MDLM": 22.98, "ADLM": 20.14},
-}
 # share of right answers of GPT-2, by Coconut's table and the paper's
 REASONING = {
     "prosqa": {

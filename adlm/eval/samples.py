@@ -1,4 +1,4 @@
-"""Quality of generated texts: everything together, because each figure alone misleads.
+"""`eval samples`: quality of generated texts, everything together, because each figure misleads.
 
 A generative perplexity falls when a model repeats itself; the entropy and the repetition beside it
 say so.
@@ -6,119 +6,174 @@ say so.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from adlm.data.pack import Rows
-from adlm.data.vocab import Vocab
-from adlm.errors import UserError
-from adlm.eval.texts import distinct, entropy, mean_sd, repetition
+from adlm import api
+from adlm import device as devices
+from adlm.config import check, to_dict
+from adlm.data.corpus import open_rows
+from adlm.eval.base import CheckpointResult, about
+from adlm.eval.judge import SMALL, Features, Judge, Sentences
+from adlm.eval.mauve import FEWEST, Mauve, mauve
+from adlm.eval.texts import TextFigures, Texts, describe, read, references
+from adlm.models import checkpoint
+from adlm.registry import register
+from adlm.samplers import template
+from adlm.samplers.generate import Settings
+from adlm.viz.page import Section
+from adlm.viz.table import number, spread
+
+OURS, REAL = "samples", "real texts"
 
 
 @dataclass(frozen=True)
-class Texts:
-    """Texts with their tokens, the model's own where they are known."""
+class SamplesSettings(Settings):
+    """How texts are written, if from a checkpoint, and how they are judged.
 
-    texts: list[str]
-    tokens: list[list[int]]
-    about: dict[str, Any]
-
-
-def read(path: Path, by_words: bool = False) -> Texts:
-    """Samples as `adlm sample --json` writes them: {"text": ..., "tokens": [...]}.
-
-    Where a text has no tokens, or if asked for, words are counted instead.
+    Attributes:
+        n: How many.
+        references: Real texts for a jsonl file of samples, as jsonl with a "text" each; a
+            checkpoint's are rows of its own data.
+        split: Part of the data that the references are from.
+        judge: smollm2 (offline), a causal LM's folder or hub name (gpt2-large is the paper's), or
+            none.
+        features: What MAUVE sees: the judge's last hidden state, or MiniLM sentence embeddings.
+        mauve_seeds: Seeds of the k-means that MAUVE runs.
     """
-    texts, tokens, spoken = [], [], []
-    words: dict[str, int] = {}
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is not UTF-8 text") from None
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-            text = record["text"]
-        except (ValueError, KeyError, TypeError):
-            raise UserError(f'{path} line {number} must be a JSON object with a "text"') from None
-        if not isinstance(text, str):
-            raise UserError(f"{path} line {number}: the text must be a string")
-        texts.append(text)
-        own = record.get("tokens")
-        tokens.append(own if isinstance(own, list) else None)
-        spoken.append([words.setdefault(w, len(words)) for w in text.split()])
-    if len(texts) < 2:
-        raise UserError(f"{path} must have at least two samples, found {len(texts)}")
-    counted = [t for t in tokens if t is not None]
-    if by_words or len(counted) < len(texts):
-        return Texts(texts, spoken, {"samples": str(path), "unit": "words"})
-    return Texts(texts, counted, {"samples": str(path), "unit": "tokens"})
+
+    n: int = 128
+    references: str | None = None
+    split: Literal["valid", "test"] = "test"
+    judge: str = SMALL
+    features: Literal["judge", "minilm"] = "judge"
+    mauve_seeds: int = 5
+
+    def __post_init__(self) -> None:
+        check(self.mauve_seeds >= 1, "--mauve_seeds", self.mauve_seeds, "at least 1")
+        super().__post_init__()
+
+    @property
+    def sampling(self) -> Settings:
+        """Only how texts are written."""
+        return Settings(**{f.name: getattr(self, f.name) for f in fields(Settings)})
 
 
-def plain(found: Texts, count: int | None = None) -> dict[str, Any]:
-    """The figures that need no judge.
+@dataclass(frozen=True, kw_only=True)
+class JudgedTexts(TextFigures):
+    """The figures of one set of texts."""
 
-    Among more texts fewer n-grams are new, so to be compared with other texts distinct n-grams are
-    those of `count` texts, spread evenly.
-    """
-    count = min(count or len(found.texts), len(found.texts))
-    chosen = [found.tokens[i * len(found.tokens) // count] for i in range(count)]
-    return {
-        "texts": len(found.texts),
-        "tokens": sum(map(len, found.tokens)),
-        "entropy": mean_sd([entropy(t) for t in found.tokens]),
-        "distinct": {str(n): distinct(chosen, n) for n in (1, 2, 3)},
-        "distinct_texts": count,
-        "repetition": mean_sd([repetition(t) for t in found.tokens]),
-        "empty": sum(not t.strip() for t in found.texts),
-    }
+    generative_ppl: float | None = None
+    mauve: Mauve | None = None
 
 
-def references(rows: Rows, vocab: Vocab, count: int, length: int, seed: int) -> Texts:
-    """Real texts, each used once: rows of at least `length` tokens, at most the rows' own."""
-    full = np.flatnonzero(rows.count >= min(length, rows.length))
-    if len(full) < count:
-        raise UserError(
-            f"the reference split has {len(full)} rows of {length} tokens, {count} are needed: "
-            "take fewer samples"
-        )
-    chosen = np.sort(np.random.default_rng(seed).permutation(full)[:count])
-    x = rows.batch(chosen).x.numpy()
-    tokens = [row[:end].tolist() for row, end in zip(x, rows.count[chosen], strict=True)]
-    return Texts([vocab.decode(t) for t in tokens], tokens, {})
+@register("result", "eval samples")
+@dataclass(frozen=True, kw_only=True)
+class SamplesResult(CheckpointResult):
+    """Samples and real texts under the same figures."""
+
+    command: ClassVar[str] = "eval samples"
+    data_hash: str | None = None  # of texts that a checkpoint wrote
+    sampling: dict[str, object] | None = None
+    nfe: float | None = None
+    seconds: float | None = None
+    examples: list[str] = field(default_factory=list)
+    samples: str | None = None  # of texts from a file
+    unit: str | None = None
+    seed: int | None = None
+    rows: dict[str, JudgedTexts]
+    judge: str | None = None
+    features: str | None = None
+    no_mauve: str | None = None
+
+    def section(self, name: str) -> Section:
+        rows = []
+        for title, r in self.rows.items():
+            cloud = r.mauve or Mauve()
+            cells = [number(r.generative_ppl), number(r.entropy.mean)]
+            cells += [number(r.distinct.get("2"), 3), number(r.repetition.mean, 3)]
+            rows.append([title, *cells, number(cloud.mean, 3) + spread(cloud.sd, 3)])
+        notes = [f"Judge: {self.judge}."] if self.judge else []
+        notes += [r.mauve.note for r in self.rows.values() if r.mauve and r.mauve.note]
+        notes += [f"{self.no_mauve}."] if self.no_mauve else []
+        header = ["texts", "generative PPL", "entropy (nats)", "distinct-2", "repetition", "MAUVE"]
+        return Section("Samples", header, rows, notes, self.examples)
+
+    def with_row(self, name: str, **more: Any) -> SamplesResult:
+        """The same with more figures of one set of texts."""
+        return replace(self, rows={**self.rows, name: replace(self.rows[name], **more)})
 
 
-def table(rows: Sequence[tuple[str, dict[str, Any]]]) -> str:
-    """Markdown: one line a set of texts."""
-    head = ["texts", "gen. PPL", "entropy", "distinct-2", "repetition", "MAUVE"]
-    lines = [head, ["---"] * len(head)]
-    for name, r in rows:
-        lines.append(
-            [
-                name,
-                _figure(r.get("generative_ppl")),
-                _spread(r["entropy"]),
-                _figure(r["distinct"]["2"], 3),
-                _spread(r["repetition"], 3),
-                _spread(r.get("mauve"), 3),
-            ]
-        )
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+def measure(
+    place: str,
+    settings: SamplesSettings = SamplesSettings(),
+    keep: Callable[[SamplesResult], None] = lambda _: None,
+) -> SamplesResult:
+    """Judge the texts of a file, or those that a checkpoint writes; `keep` gets what there is."""
+    device = devices.pick(settings.device)
+    precision = devices.precision(settings.precision, device)
+    judged = None if settings.judge == "none" else Judge(settings.judge, device)  # is it installed?
+    view: Features | None = judged if settings.features == "judge" else Sentences(device)
+    from_file = Path(place).is_file()
+    ours, real, result = (read_texts if from_file else write_texts)(place, settings)
+    texts = {OURS: ours} | ({REAL: real} if real else {})
+    least = min(len(t.texts) for t in texts.values())
+    rows = {name: JudgedTexts(**vars(describe(t, least))) for name, t in texts.items()}
+    result = replace(result, rows=rows, seed=settings.seed).stamped(device, precision)
+    keep(result)
+    if judged:
+        result = replace(result, judge=judged.about)
+        for name, t in texts.items():
+            result = result.with_row(name, generative_ppl=judged.score(t.texts).ppl)
+            keep(result)
+    return compare(result, ours, real, view, settings) if view and real else result
 
 
-def _figure(value: float | None, digits: int = 2) -> str:
-    return "" if value is None else f"{value:.{digits}f}"
+def read_texts(place: str, settings: SamplesSettings) -> tuple[Texts, Texts | None, SamplesResult]:
+    """Read samples, and real texts if they are given."""
+    ours = read(Path(place))
+    real = read(Path(settings.references)) if settings.references else None
+    if real and real.unit != ours.unit:  # only words can be compared
+        ours, real = (read(Path(str(p)), by_words=True) for p in (place, settings.references))
+    return ours, real, SamplesResult(rows={}, samples=ours.source, unit=ours.unit)
 
 
-def _spread(value: dict[str, Any] | None, digits: int = 2) -> str:
-    if not value or value["mean"] is None:
-        return ""
-    spread = "" if value["sd"] is None else f" ± {value['sd']:.{digits}f}"
-    return f"{value['mean']:.{digits}f}{spread}"
+def write_texts(place: str, settings: SamplesSettings) -> tuple[Texts, Texts, SamplesResult]:
+    """Write texts with a checkpoint, and pick twice as many real ones of the same length."""
+    check(settings.n >= 2, "--n", settings.n, "at least 2")
+    model = api.load(place, settings.device)
+    data, vocab = model.config.data, model.vocab
+    rows = open_rows(data, settings.split, vocab)
+    least = data.length if data.packing == "wrap" else 2
+    real = references(rows, vocab, 2 * settings.n, least, settings.seed)
+    made = model.write(template.after("", data.length, vocab), settings.sampling)
+    result = SamplesResult(
+        **about(checkpoint.load(place)) | {"checkpoint": place},
+        data_hash=rows.store.key,
+        sampling={**to_dict(settings.sampling), "sampler": made.sampler},
+        nfe=float(made.nfe.mean()),
+        seconds=made.seconds,
+        examples=made.texts[:8],
+        rows={},
+    )
+    return Texts(made.texts, made.ids), real, result
+
+
+def compare(
+    result: SamplesResult, ours: Texts, real: Texts, view: Features, settings: SamplesSettings
+) -> SamplesResult:
+    """Add MAUVE of samples against real texts, and of real against real, with as many a side."""
+    count = min(len(ours.texts), len(real.texts) // 2)
+    if count < FEWEST:
+        needs = f"MAUVE needs {FEWEST} samples and twice as many real texts"
+        return replace(result, no_mauve=needs)
+    order = np.random.default_rng(settings.seed).permutation(len(real.texts))
+    points = view.features([real.texts[i] for i in order[: 2 * count]])
+    made, seeds = view.features(ours.texts[:count]), settings.mauve_seeds
+    result = result.with_row(OURS, mauve=mauve(made, points[:count], seeds))
+    result = result.with_row(REAL, mauve=mauve(points[count:], points[:count], seeds))
+    return replace(result, features=view.about)

@@ -15,6 +15,8 @@ import hashlib
 import json
 import shutil
 import uuid
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,9 +32,12 @@ from adlm.data.lengths import Lengths
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.system import sync
+from adlm.values import read_plain
 
 MANIFEST = "manifest.json"
 FORMAT = 1
+NEEDED = ("config.json", "tokenizer.json", "vocab.json", "model.safetensors")
+FILES = (*NEEDED, "lengths.json", "source.json", MANIFEST)  # what use needs, without training's
 COUNTS = "table_"  # how the names of the corpus's counts begin, beside the weights
 
 
@@ -49,6 +54,12 @@ class Checkpoint:
     def run(self) -> Path:
         """The run's folder, or the checkpoint's own where it stands alone."""
         return self.path.parent.parent if self.path.parent.name == "checkpoints" else self.path
+
+    @property
+    def step(self) -> int | None:
+        """The step of the run at which it was saved; None where it stands alone."""
+        number = self.path.name.removeprefix("step-")
+        return int(number) if self.run != self.path and number.isdigit() else None
 
     def weights(self) -> dict[str, Tensor]:
         """The (averaged) weights of the network."""
@@ -105,37 +116,68 @@ def save(
     final = home / f"step-{step:08d}"
     if (final / MANIFEST).is_file():
         return final
-    work = home / f".{final.name}.{uuid.uuid4().hex}.tmp"
-    try:
-        work.mkdir(parents=True)
-        (work / "config.json").write_text(json.dumps(to_dict(config), indent=2), encoding="utf-8")
-        vocab.save(work)
-        if lengths is not None:
-            text = json.dumps(lengths.counts.tolist())
-            (work / "lengths.json").write_text(text, encoding="utf-8")
-        beside = {COUNTS + name: tensor for name, tensor in vars(counts).items()} if counts else {}
-        save_file(_plain(weights | beside), work / "model.safetensors")
+    with whole(final) as work:
+        write(work, config, vocab, weights, lengths, counts)
         save_file(_plain(training), work / "train.safetensors")
         (work / "state.json").write_text(json.dumps(state), encoding="utf-8")
-        files = {p.name: _describe(p) for p in sorted(work.iterdir())}
-        (work / MANIFEST).write_text(
-            json.dumps({"format": FORMAT, "files": files}, indent=2), encoding="utf-8"
-        )
+    for old in steps(run)[:-keep]:
+        shutil.rmtree(old, ignore_errors=True)
+    return final
+
+
+def write(
+    work: Path,
+    config: Config,
+    vocab: Vocab,
+    weights: dict[str, Tensor],
+    lengths: Lengths | None = None,
+    counts: CorpusCounts | None = None,
+) -> None:
+    """Write what evaluation needs into a folder."""
+    (work / "config.json").write_text(json.dumps(to_dict(config), indent=2), encoding="utf-8")
+    vocab.save(work)
+    if lengths is not None:
+        text = json.dumps(lengths.counts.tolist())
+        (work / "lengths.json").write_text(text, encoding="utf-8")
+    write_tensors(work, weights, counts)
+
+
+def write_tensors(
+    work: Path,
+    weights: dict[str, Tensor],
+    counts: CorpusCounts | None = None,
+    metadata: dict[str, str] | None = None,
+) -> None:
+    """Write model.safetensors: the weights, and beside them the corpus's counts."""
+    beside = {COUNTS + name: tensor for name, tensor in vars(counts).items()} if counts else {}
+    save_file(_plain(weights | beside), work / "model.safetensors", metadata)
+
+
+@contextmanager
+def whole(final: Path, unlisted: Collection[str] = ()) -> Iterator[Path]:
+    """Make a hidden folder; once filled it gets its manifest and the name `final`.
+
+    The manifest lists all files but the `unlisted`, which others may change.
+    """
+    work = final.parent / f".{final.name}.{uuid.uuid4().hex}.tmp"
+    try:
+        work.mkdir(parents=True)
+        yield work
+        listed = [p for p in sorted(work.iterdir()) if p.name not in unlisted]
+        manifest = {"format": FORMAT, "files": {p.name: _describe(p) for p in listed}}
+        (work / MANIFEST).write_text(json.dumps(manifest, indent=2), encoding="utf-8")
         for path in work.iterdir():
             sync(path)
         if final.exists():  # an incomplete folder of that name from elsewhere
             shutil.rmtree(final)
         work.rename(final)
-        sync(home)
+        sync(final.parent)
     except (OSError, SafetensorError) as error:
         raise UserError(
             f"the checkpoint {final} could not be written ({error}); earlier ones are untouched"
         ) from None
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    for old in steps(run)[:-keep]:
-        shutil.rmtree(old, ignore_errors=True)
-    return final
 
 
 def steps(run: Path) -> list[Path]:
@@ -177,15 +219,14 @@ def load(path: str | Path) -> Checkpoint:
         raise UserError(f"{folder / MANIFEST} is damaged: a file's size or sha256 is missing")
     if known != FORMAT:
         raise UserError(f"{folder} has checkpoint format {known}; this version reads {FORMAT}")
-    for name in ("config.json", "tokenizer.json", "vocab.json", "model.safetensors"):
+    for name in NEEDED:
         if name not in files:
             raise UserError(f"{folder} is not a checkpoint of adlm: its manifest lacks {name}")
     for name, expected in files.items():
         _verify(folder / name, expected)
-    try:
-        config = from_dict(json.loads((folder / "config.json").read_text(encoding="utf-8")))
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
-        raise UserError(f"{folder / 'config.json'} is damaged ({error!r})") from None
+    values = read_plain(folder / "config.json")
+    exported = isinstance(values, dict) and "adlm" in values  # transformers' fields around it
+    config = from_dict(values["adlm"] if exported else values, where=folder / "config.json")
     return Checkpoint(folder, config, Vocab.load(folder), files["model.safetensors"]["sha256"])
 
 

@@ -19,16 +19,23 @@ def load_model(saved: Checkpoint, device: str = "cpu") -> Denoiser:
     return model.to(device).eval()
 
 
-def fill(model: Denoiser, tensors: dict[str, Tensor], path: Path) -> None:
-    """Put the tensors into the model; a missing, foreign or misshapen one is one sentence."""
-    own = model.state_dict()
+def fill(
+    model: Denoiser, tensors: dict[str, Tensor], path: Path, names: dict[str, str] | None = None
+) -> None:
+    """Put the tensors into the model; a missing, foreign or misshapen one is one sentence.
+
+    `names` are what the file calls them, where that is something else.
+    """
+    own, theirs = model.state_dict(), names or {}
     for name, tensor in own.items():
+        said = theirs.get(name, name)
         if name not in tensors:
-            raise UserError(f"{path} does not fit its configuration: it lacks the tensor {name}")
+            raise UserError(f"{path} does not fit its configuration: it lacks the tensor {said}")
         if tensors[name].shape != tensor.shape:
             found, right = tuple(tensors[name].shape), tuple(tensor.shape)
-            raise UserError(f"{path}: the tensor {name} has shape {found} instead of {right}")
+            raise UserError(f"{path}: the tensor {said} has shape {found} instead of {right}")
     extra = sorted(set(tensors) - set(own))
     if extra:
-        raise UserError(f"{path} does not fit its configuration: it has a tensor {extra[0]}")
+        said = theirs.get(extra[0], extra[0])
+        raise UserError(f"{path} does not fit its configuration: it has a tensor {said}")
     model.load_state_dict(tensors)

@@ -24,7 +24,7 @@ class Attention(nn.Module):
         self.heads = cfg.heads
         self.qkv = nn.Linear(cfg.width, 3 * cfg.width, bias=cfg.bias)
         self.out = nn.Linear(cfg.width, cfg.width, bias=cfg.bias)
-        self.dropout = cfg.dropout
+        self.dropout = cfg.attention_dropout
         self.qk_norm = cfg.qk_norm
 
     def forward(

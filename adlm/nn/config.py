@@ -18,7 +18,8 @@ class TrunkConfig:
         conv: Taps of the short convolution before each block; 0 = none, else odd.
         time: Size of the time embedding that modulates each block (adaLN); 0 = time-agnostic.
         qk_norm: Normalise queries and keys before attention.
-        dropout: Dropout probability.
+        dropout: Dropout probability, of what attention and feed-forward layers add to the stream.
+        attention_dropout: Dropout probability of the attention weights; the published DiT has none.
         bias: Biases in attention and norms, as in GPT-2.
         positions: rotary, or learned: one vector for each, added to the input, as in GPT-2.
     """
@@ -31,5 +32,6 @@ class TrunkConfig:
     time: int = 0
     qk_norm: bool = False
     dropout: float = 0.0
+    attention_dropout: float = 0.0
     bias: bool = False
     positions: Literal["rotary", "learned"] = "rotary"

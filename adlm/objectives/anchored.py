@@ -22,6 +22,7 @@ from adlm.device import wide
 from adlm.errors import UserError
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
+from adlm.nn.linear_ce import linear_cross_entropy
 from adlm.objectives.ar import Autoregressive
 from adlm.objectives.base import Objective
 from adlm.objectives.mdlm import MaskedDiffusion
@@ -100,9 +101,15 @@ class AnchoredObjective(Objective):
             return score
         assert states.anchor is not None
         chosen = replace(view, wanted=self.thinned(self.supervised(batch, view), noise))
-        extra, nats = super().loss(states.anchor[chosen.wanted], model.anchor_head, chosen)
+        extra, nats = self.anchor_loss(states.anchor[chosen.wanted], model.anchor_head, chosen)
         every = self.config.every
         return replace(score, anchor=every * extra, anchor_rows=every * chosen.by_row(nats))
+
+    def anchor_loss(self, h: Tensor, head: nn.Linear, view: View) -> tuple[Tensor, Tensor]:
+        """The anchors' cross-entropy; only the published code lets the mask be predicted."""
+        forbid = None if self.config.compat else self.mask
+        x = view.x[view.wanted]
+        return linear_cross_entropy(h, head.weight, head.bias, x, view.scale, forbid)
 
     def supervised(self, batch: Batch, view: View) -> Tensor:
         """(B, L) positions that the anchor loss is about."""

@@ -1,10 +1,10 @@
-"""The SUBS rules of masked diffusion, as pure functions of logits.
+"""The SUBS rules of masked diffusion.
 
     zero-masking:  p(x^l = m) = 0           the denoiser never predicts the mask
     carry-over:    p(x^l = z^l) = 1         where z^l is not the mask, it stays as it is
 
-The objective needs neither as an array: it scores masked positions only (carry-over) with the
-mask's logit left out of the normaliser (zero-masking). Samplers and tests use these.
+Zero-masking is `forbid_mask` everywhere; here it is as log-probabilities. Carry-over needs no
+array: objectives score, and samplers write, masked positions only.
 """
 
 from __future__ import annotations
@@ -40,16 +40,3 @@ def log_probabilities(h: Tensor, head: nn.Linear, mask_id: int) -> Tensor:
         for few, log_p in zip(logits.split(FEW), wanted.split(FEW), strict=True):
             torch.log_softmax(few, dim=-1, dtype=wide, out=log_p)
     return out
-
-
-def carry_over(log_p: Tensor, z: Tensor, mask_id: int) -> Tensor:
-    """One-hot at visible positions. log_p: (B, L, V), z: (B, L) -> (B, L, V).
-
-    Example:
-        >>> log_p = zero_masking(torch.zeros(1, 2, 3), mask_id=2)
-        >>> carry_over(log_p, torch.tensor([[0, 2]]), mask_id=2).exp()
-        tensor([[[1.0000, 0.0000, 0.0000],
-                 [0.5000, 0.5000, 0.0000]]])
-    """
-    stay = torch.full_like(log_p, -torch.inf).scatter(-1, z[..., None], 0.0)
-    return torch.where((z != mask_id)[..., None], stay, log_p)

@@ -1,7 +1,8 @@
 """Which tokens are anchors: y = A(x). One registered function a rule, vectorised over the batch.
 
 A rule maps a row's tokens to a (B, L) bool mask. Special tokens and padding are never anchors:
-a rule sees them as not valid, and whatever it says of them does not count. `Anchors` sees to that,
+a rule sees them as not valid, and whatever it says of them does not count (with `anchor.compat`
+BOS and EOS are tokens like others, as in the published code). `Anchors` sees to that,
 and checks what a user's own function returns. A rule that reads the corpus table says so with
 `@needs_table`; it is counted before the training and kept in the checkpoint.
 """
@@ -118,7 +119,8 @@ class Anchors:
     def __init__(self, config: AnchorConfig, vocab: Vocab):
         self.config = config
         self.rule = find(config.rule)
-        self.special = sorted({vocab.mask, vocab.bos, vocab.eos, vocab.pad})
+        special = {vocab.mask, vocab.bos, vocab.eos, vocab.pad}
+        self.special = [] if config.compat else sorted(special)
         self.size = vocab.size
         self.reads_table = getattr(self.rule, "needs_table", False)
         if ":" in config.rule:  # a user's function: see now that it works
@@ -137,7 +139,7 @@ class Anchors:
                     f"the corpus table has {len(table.tokens)} tokens, the vocabulary {self.size}"
                 )
             x, valid = x.to(table.tokens.device), valid.to(table.tokens.device)
-        special = torch.isin(x, torch.tensor(self.special, device=x.device))
+        special = torch.isin(x, torch.tensor(self.special, dtype=x.dtype, device=x.device))
         valid = valid & ~special
         try:
             # a user's function gets copies: whatever it does to them, the batch stays as it is

@@ -12,10 +12,12 @@ from adlm import registry
 from adlm.config import Config, DataConfig, ModelConfig, OptimConfig, TrainConfig
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
-from adlm.models import checkpoint, convert, hub
+from adlm.models import checkpoint, hub
 from adlm.models.build import build_model
 from adlm.models.denoiser import Denoiser
+from adlm.models.foreign.load import is_foreign, load_foreign
 from adlm.models.size import resize
+from adlm.models.widen import widen
 from adlm.reasoning.plan import Plan
 from adlm.reasoning.vocab import SPECIAL, open_tokenizer, special, with_special
 from adlm.recipes.anchoring import anchored
@@ -31,8 +33,9 @@ def start(plan: Plan) -> Base:
     s = plan.settings
     if s.base is None:
         return scratch(plan), open_tokenizer(s.tokenizer, s.data_dir), None
-    if convert.is_gpt2(s.base):
-        config, vocab, model = convert.load_gpt2(s.base, s.data_dir)
+    if is_foreign(s.base):
+        found = load_foreign(s.base, data_dir=s.data_dir)
+        config, vocab, model = found.config, found.vocab, found.model
     else:
         saved = checkpoint.load(s.base)
         config, vocab, model = saved.config, saved.vocab, hub.load_model(saved)
@@ -40,7 +43,7 @@ def start(plan: Plan) -> Base:
         raise UserError(f"{s.base} is not causal ({config.objective}): reasoning needs ar or a2r")
     if s.add_tokens:
         wide = with_special(vocab)
-        model = convert.widen(model, config, wide.size)
+        model = widen(model, config, wide.size)
         vocab = wide
     for name in SPECIAL:
         special(vocab, name)

@@ -8,7 +8,7 @@ from adlm.registry import lookup
 
 
 def recipe(name: str, size: str | None = None) -> Config:
-    """The configuration of a recipe, at its own size or another.
+    """Return the configuration of a recipe, at its own size or another.
 
     Example:
         >>> recipe("laptop-mdlm").objective

@@ -16,7 +16,7 @@ def anchored(
     front: int | None = None,
     **model: Any,
 ) -> Config:
-    """The anchored form of a recipe with the same number of blocks in all.
+    """Return the anchored form of a recipe with the same number of blocks in all.
 
     `front` of them are the anchor network's; by default two thirds, so that the denoiser has half
     its depth, as in the paper. `model` are further changes of the network.

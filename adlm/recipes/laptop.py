@@ -66,5 +66,5 @@ def laptop_a2r() -> Config:
 
 
 def slow_bridge(config: Config) -> Config:
-    """The linear bridge's matrix learns at a rate of its own."""
+    """Give the linear bridge's matrix a learning rate of its own."""
     return replace(config, optim=replace(config.optim, bridge_lr=BRIDGE_LR))

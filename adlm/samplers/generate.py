@@ -21,6 +21,7 @@ from adlm.samplers.blocks import Blocks
 from adlm.samplers.categorical import Draw
 from adlm.samplers.causal import run_causal
 from adlm.samplers.random import RowRandom
+from adlm.values import check_sizes
 
 DEFAULTS = ("causal", "ancestral", "posterior", "analytic")  # the first that can write
 
@@ -56,9 +57,7 @@ class Settings:
     at_once: int = 64
 
     def __post_init__(self) -> None:
-        check(self.n >= 1, "--n", self.n, "at least 1")
-        check(self.steps is None or self.steps >= 1, "--steps", self.steps, "at least 1")
-        check(self.at_once >= 1, "--at_once", self.at_once, "at least 1")
+        check_sizes(self, "--", 1, n=10**7, steps=10**6, at_once=10**5)
         check(0 <= self.seed < 2**31, "--seed", self.seed, "in [0, 2^31)")
         ways = ("auto", "bf16", "fp32")
         check(self.precision in ways, "--precision", self.precision, f"one of {', '.join(ways)}")

@@ -12,6 +12,22 @@ from adlm.models.size import match
 from adlm.recipes import recipe
 from adlm.recipes.laptop import BRIDGE_LR
 from adlm.studies.anchoring import budget
+from adlm.studies.language import LanguageStudy, make_study
+from adlm.studies.runner import StudySettings
+
+AXES = [
+    "gamma",
+    "tau",
+    "rule",
+    "positions",
+    "until",
+    "every",
+    "rare",
+    "bridge",
+    "rate",
+    "shared",
+    "depth",
+]
 
 # AdamW's rate for each bridge's matrix: the linear one adds up V logits, the softmax one has
 # embeddings, which the usual rate suits
@@ -87,3 +103,8 @@ def rows(wanted: list[str], tokens: int) -> dict[str, Config]:
             raise UserError(f"the axis {name} has no row with '{word}': {', '.join(known[name])}")
         made |= {k: c for k, c in found.items() if c not in made.values()}
     return {label: budget(config, tokens) for label, config in made.items()}
+
+
+def study(wanted: list[str], settings: StudySettings) -> LanguageStudy:
+    """The rows of the chosen axes, over seeds."""
+    return make_study("ablation", rows(wanted, settings.tokens), settings)

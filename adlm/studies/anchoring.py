@@ -9,6 +9,8 @@ from adlm.data.corpus import open_vocab
 from adlm.models.cost import training_flops
 from adlm.models.size import match
 from adlm.recipes import recipe
+from adlm.studies.language import LanguageStudy, make_study
+from adlm.studies.runner import StudySettings
 
 LONGER = {  # row -> the MDLM that is trained for as many FLOPs
     "ADLM": "MDLM, ADLM's training FLOPs",
@@ -48,3 +50,8 @@ def rows(tokens: int) -> dict[str, Config]:
         more = training_flops(made[name], size) / training_flops(made["MDLM"], size)
         out[longer] = budget(made["MDLM"], round(more * tokens))
     return out
+
+
+def study(settings: StudySettings) -> LanguageStudy:
+    """All rows over seeds, and the pairs that answer the question."""
+    return make_study("anchoring", rows(settings.tokens), settings, PAIRS, SHOWN)

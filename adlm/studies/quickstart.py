@@ -5,25 +5,32 @@ Every model is a run of its own; what is finished is never done again.
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from adlm import api
 from adlm import device as devices
-from adlm.commands.likelihood import start as likelihood
-from adlm.config import Config, from_dict, to_dict
+from adlm.config import Config, check, from_dict, to_dict
 from adlm.data.vocab import nominal_size
+from adlm.eval.likelihood import LikelihoodSettings, measure
+from adlm.locks import hold
 from adlm.models import checkpoint
 from adlm.models.cost import training_flops
+from adlm.progress import Bar, console
 from adlm.recipes import recipe
-from adlm.results import stamped, write_json
+from adlm.results import read_json, write_json, write_text
 from adlm.samplers import template
+from adlm.studies import pool
+from adlm.studies.first_page import page
 from adlm.studies.pool import Job
+from adlm.studies.quickstart_result import QuickstartResult
 from adlm.train.log import read
 from adlm.train.run import train
 from adlm.viz.html import replay
+from adlm.viz.plots import require
 
 RECIPES = ("laptop-ar", "laptop-a2r", "laptop-mdlm", "laptop-adlm", "laptop-deep")
 PROMPT = "My fellow citizens"
@@ -41,6 +48,57 @@ WAYS: dict[bool, dict[str, dict[str, Any]]] = {
         "first-hitting, nucleus 0.8": {"sampler": "first-hitting", "nucleus": 0.8},
     },
 }
+
+
+FAST_STEPS, FAST_ROWS = 100, 200
+
+
+@dataclass(frozen=True)
+class QuickstartSettings:
+    """How much is trained and scored, and where it goes.
+
+    Attributes:
+        out: Folder for the runs, results.json and report.html.
+        fast: A tenth of the training, with worse models.
+        steps: Train for so many steps instead of the recipes' own.
+        rows: Score at most so many rows of the test split; 0 = all.
+        workers: Models that are trained at a time; 0 = as many as there are pairs of cores, at
+            least two where there are two cores.
+    """
+
+    out: str = "runs/quickstart"
+    fast: bool = False
+    steps: int = 0
+    rows: int = 0
+    workers: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "rows", "workers"):
+            check(getattr(self, name) >= 0, f"--{name}", getattr(self, name), "0 or more")
+
+    @property
+    def home(self) -> Path:
+        return Path(self.out) / "fast" if self.fast else Path(self.out)
+
+
+def run(settings: QuickstartSettings) -> QuickstartResult:
+    """Train what is not trained, score and write; results.json and report.html are made last."""
+    require()
+    home = settings.home
+    wanted = configs(settings.steps or (FAST_STEPS if settings.fast else 0))
+    rows = settings.rows or (FAST_ROWS if settings.fast else 0)
+    cores = os.cpu_count() or 1
+    workers = settings.workers or min(len(wanted), max(min(2, cores), cores // 2))
+    console.print(greeting(home, wanted, workers), soft_wrap=True)
+    bar = Bar("quickstart", 100, "%", percent(home, wanted), foretell=True, settle=12)
+    with hold(home), bar:
+        look = progress(home, wanted, bar)
+        pool.work(jobs(home, wanted, rows), workers, pool.shares(workers, 0), look)
+        bar.update(100)
+    result = gather(home, wanted)
+    result.save(home / "results.json")
+    write_text(home / "report.html", page(result, home))
+    return result
 
 
 def configs(steps: int = 0) -> dict[str, Config]:
@@ -66,10 +124,10 @@ def work(folder: str, values: dict[str, Any], rows: int) -> int:
     home, config = Path(folder), from_dict(values)
     if code := train(config, home, resume=True):
         return code
-    hash_now = checkpoint.load(home).hash
-    if not current(home / "eval" / "likelihood-sotu-test.json", hash_now, rows):
-        out = str(home / "eval" / "likelihood-sotu-test.json")
-        likelihood(str(home), out=out, limit=rows, draws=1, precision="auto")
+    saved = checkpoint.load(home)
+    hash_now, scored = saved.hash, home / "eval" / "likelihood-sotu-test.json"
+    if not current(scored, hash_now, rows):
+        measure(saved, LikelihoodSettings(limit=rows, draws=1, precision="auto")).save(scored)
     if not current(home / "eval" / "texts.json", hash_now):
         write_json(home / "eval" / "texts.json", {"checkpoint_hash": hash_now, **texts(home)})
     return 0
@@ -79,7 +137,7 @@ def current(path: Path, checkpoint_hash: str, rows: int | None = None) -> bool:
     """Is this result there already, of these weights and of as many rows?"""
     if not path.is_file():
         return False
-    found = json.loads(path.read_text(encoding="utf-8"))
+    found = read_json(path)
     return found.get("checkpoint_hash") == checkpoint_hash and found.get("limit") == rows
 
 
@@ -120,22 +178,49 @@ def steps_done(run: Path) -> int:
     return max((r["step"] for r in read(run / "metrics.jsonl")), default=0)
 
 
-def gather(home: Path, wanted: dict[str, Config]) -> dict[str, Any]:
+def greeting(home: Path, wanted: dict[str, Config], workers: int) -> str:
+    """What is going to happen, or that it has happened."""
+    have = {name: steps_done(home / name) for name in wanted}
+    said = f"{len(wanted)} models, {workers} at a time, into {home}; Ctrl-C stops, the same command"
+    said += " goes on"
+    if all(have[n] >= config.train.steps for n, config in wanted.items()):
+        said = f"the {len(wanted)} models in {home} are trained: nothing is trained again"
+    longer = [n for n, config in wanted.items() if have[n] > config.train.steps]
+    if longer:
+        said += (
+            f"\nkept as they are, with more steps: {', '.join(longer)} ({have[longer[0]]} steps)"
+        )
+    return said
+
+
+def progress(home: Path, wanted: dict[str, Config], bar: Bar) -> Callable[[], None]:
+    """What the pool calls while it waits."""
+
+    def look() -> None:
+        at = {name: steps_done(home / name) for name in wanted}
+        running = [
+            f"{name.removeprefix('laptop-')} {step}/{wanted[name].train.steps}"
+            for name, step in at.items()
+            if 0 < step < wanted[name].train.steps
+        ]
+        bar.update(percent(home, wanted), ", ".join(running))
+
+    return look
+
+
+def gather(home: Path, wanted: dict[str, Config]) -> QuickstartResult:
     """All models as one result: figures, curves, texts (the replay stays with its run)."""
     rows = {}
     for name in wanted:
         run = home / name
-        found = json.loads((run / "eval" / "likelihood-sotu-test.json").read_text(encoding="utf-8"))
-        curve = [r for r in read(run / "metrics.jsonl") if "valid_nll" in r]
-        seconds = [r["seconds"] for r in read(run / "metrics.jsonl") if "seconds" in r]
-        written = json.loads((run / "eval" / "texts.json").read_text(encoding="utf-8"))
-        written.pop("replay", None)
+        records = read(run / "metrics.jsonl")
+        seconds = [r["seconds"] for r in records if "seconds" in r]
         rows[name] = {
-            **found,
+            **read_json(run / "eval" / "likelihood-sotu-test.json"),
             "training_seconds": seconds[-1] if seconds else None,
-            "curve": [[r["tokens"], r["valid_nll"]] for r in curve],
-            **written,
+            "curve": [[r["tokens"], r["valid_nll"]] for r in records if "valid_nll" in r],
+            **read_json(run / "eval" / "texts.json"),
         }
     device = devices.pick()
-    precision = devices.precision("auto", device)
-    return stamped({"command": "quickstart", "rows": rows}, device, precision)
+    result = QuickstartResult.from_json({"rows": rows}, home)
+    return result.stamped(device, devices.precision("auto", device))

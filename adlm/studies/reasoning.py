@@ -2,53 +2,99 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import Any, ClassVar
 
 from adlm import device as devices
 from adlm.config import from_dict, to_dict
-from adlm.errors import UserError
-from adlm.locks import hold
-from adlm.progress import console
 from adlm.reasoning.plan import Plan, Settings
 from adlm.reasoning.run import measure
 from adlm.reasoning.score import wilson
 from adlm.reasoning.train import Trainer
-from adlm.results import stamped
+from adlm.registry import register
+from adlm.results import Result, read_json
 from adlm.studies import pool
-from adlm.studies.pool import Job
-from adlm.viz.plots import Bars, bars, require
+from adlm.studies.runner import Cell, Study
+from adlm.viz.page import Section
+from adlm.viz.plots import Bars, bars
+from adlm.viz.table import spread
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One run of the study."""
+class ReasoningRow:
+    """One method over its seeds."""
 
-    label: str
-    plan: Plan
-    tests: int
-    folder: Path
+    method: str
+    seeds: list[int]
+    accuracy: list[float]  # in the order of seeds
+    mean: float
+    sd: float | None
+    interval: tuple[float, float]  # over items; sd is over seeds
+    items: int
+    tokens: float
+    slots: float
+    sound_traces: float | None
+    anchor_recall: float | None
+    seconds: float
+    training_tokens: int
+    data_hash: str
+    source: str
+    plan: dict[str, Any]  # as `config.to_dict` writes it
 
-    @property
-    def result(self) -> Path:
-        return self.folder / "result.json"
+    def cells(self) -> list[str]:
+        """Its line of the table, in per cent."""
+        low, high = (100 * end for end in self.interval)
+        error = None if self.sd is None else 100 * self.sd
+        shares = ["" if v is None else f"{v:.1%}" for v in (self.sound_traces, self.anchor_recall)]
+        return [
+            self.method,
+            f"{100 * self.mean:.1f}{spread(error, 1)}",
+            f"{low:.1f} to {high:.1f}",
+            f"{self.tokens:.1f}",
+            f"{self.slots:.1f}",
+            *shares,
+        ]
 
-    @property
-    def done(self) -> bool:
-        """Has this very plan been run to its end?"""
-        mine = (to_dict(self.plan), self.tests)
-        return pool.finished(self.folder, lambda r: (r["plan"], r["tests"]) == mine)
+
+HEADER = ["method", "accuracy (mean ± sd)", "95 % interval", "tokens", "slots"]
+HEADER += ["sound traces", "anchors found"]
 
 
-@dataclass(frozen=True)
-class Study:
+@register("result", "study reasoning")
+@dataclass(frozen=True, kw_only=True)
+class ReasoningStudyResult(Result):
+    """All methods on one task."""
+
+    command: ClassVar[str] = "study reasoning"
+    study: str = "reasoning"
+    task: str
+    rows: list[ReasoningRow]
+
+    def section(self, name: str) -> Section:
+        """One line a method, and bars of their accuracy with the tokens that it costs."""
+        first = self.rows[0]
+        bars_of = Bars(
+            [r.method for r in self.rows],
+            [r.mean for r in self.rows],
+            [r.interval[0] for r in self.rows],
+            [r.interval[1] for r in self.rows],
+            [f"{r.tokens + r.slots:.0f} tokens" for r in self.rows],
+        )
+        title = f"{self.task}: accuracy, and what is generated for it"
+        return Section(
+            f"Reasoning: {self.task}",
+            HEADER,
+            [r.cells() for r in self.rows],
+            [f"Mean ± sd over {len(first.seeds)} seeds, in per cent; {first.source}."],
+            plots=[(title, bars(title, bars_of))],
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReasoningStudy(Study):
     """A task put to several methods."""
 
     task: str
@@ -56,99 +102,99 @@ class Study:
     settings: Settings
     seeds: int
     tests: int
-    home: Path
+    module: ClassVar[str] = __name__
 
-    def cells(self) -> Iterator[Cell]:
-        """All runs, the first seed of every method before the second of any."""
-        for seed in range(self.seeds):
-            for label in self.methods:
-                name, *turned = label.split("+")
-                options = {**self.settings.options, **{o: True for o in turned}}
-                settings = replace(self.settings, options=options, seed=self.settings.seed + seed)
-                folder = self.home / f"{label}-seed{seed}"
-                yield Cell(label, Plan(self.task, name, settings), self.tests, folder)
+    def plan(self, label: str, seed: int = 0) -> Plan:
+        """What is trained for a method and seed."""
+        name, *turned = label.split("+")
+        options = {**self.settings.options, **{o: True for o in turned}}
+        settings = replace(self.settings, options=options, seed=self.settings.seed + seed)
+        return Plan(self.task, name, settings)
 
-    def run(self, workers: int, threads: int) -> dict[str, Any]:
-        """Do what is left, then gather everything."""
-        threads = pool.shares(workers, threads)
-        require()
-        cells = list(self.cells())
-        for cell in cells:
-            cell.plan.stages()  # settings are checked before the first run
-        with hold(self.home):
-            left = [c for c in cells if not c.done]
-            console.print(f"{self.task}: {len(left)} runs to do, {len(cells) - len(left)} done")
-            given = [[to_dict(c.plan), self.tests] for c in left]
-            jobs = [
-                Job(c.label, c.folder, __name__, g, seconds(c.plan, threads))
-                for c, g in zip(left, given, strict=True)
-            ]
-            if jobs:
-                pool.foretell(jobs, workers)
-            pool.work(jobs, workers, threads)
-        return self.gather()
+    def cells(self) -> list[Cell]:
+        return [
+            Cell(
+                label,
+                seed,
+                self.home / f"{label}-seed{seed}",
+                [to_dict(self.plan(label, seed)), self.tests],
+            )
+            for seed in range(self.seeds)
+            for label in self.methods
+        ]
 
-    def gather(self) -> dict[str, Any]:
-        """All finished runs as one result."""
-        rows = []
+    def found(self) -> dict[tuple[str, int], dict[str, Any]]:
+        return {(c.row, c.seed): read_json(c.result) for c in self.cells() if done(c)}
+
+    def left(self) -> list[Cell]:
         for label in self.methods:
-            found = [
-                json.loads(c.result.read_text(encoding="utf-8"))
-                for c in self.cells()
-                if c.label == label and c.done
-            ]
-            if found:
-                rows.append(row(label, found))
+            self.plan(label).stages()  # settings are checked before the first run
+        return super().left()
+
+    def seconds(self, row: str) -> float:
+        return seconds(self.plan(row))
+
+    def gather(self) -> ReasoningStudyResult:
+        found = self.found()
+        runs = {
+            m: [found[m, s] for s in range(self.seeds) if (m, s) in found] for m in self.methods
+        }
+        rows = [over_seeds(label, some) for label, some in runs.items() if some]
         if not rows:
-            raise UserError(f"no run of the study in {self.home} is done yet")
+            raise self.none_done()
         device = devices.pick(self.settings.device)
-        result = {"study": "reasoning", "task": self.task, "rows": rows}
-        return stamped(result, device, devices.precision(self.settings.precision, device))
+        result = ReasoningStudyResult(task=self.task, rows=rows)
+        return result.stamped(device, devices.precision(self.settings.precision, device))
 
 
-def row(label: str, found: list[dict[str, Any]]) -> dict[str, Any]:
-    """A method over its seeds."""
+def done(cell: Cell) -> bool:
+    """Has this very plan been run to its end?"""
+    plan, tests = cell.given
+    return pool.finished(
+        cell.folder, lambda r: (plan_of(r["plan"]), r["tests"]) == (plan_of(plan), tests)
+    )
+
+
+def plan_of(values: dict[str, Any]) -> Plan:
+    """A plan as it was stored; what an older version did not have is as it is by default."""
+    return Plan(values["task"], values["method"], from_dict(values["settings"], Settings))
+
+
+def over_seeds(label: str, found: list[dict[str, Any]]) -> ReasoningRow:
+    """A method over its seeds, from the figures of its runs."""
     accuracy = [r["accuracy"] for r in found]
     middle, count = statistics.mean(accuracy), found[0]["items"]  # all seeds solve the same items
 
-    def mean(key: str) -> float | None:
+    def mean(key: str) -> Any:
         values = [r[key] for r in found if r[key] is not None]
         return statistics.mean(values) if values else None
 
-    return {
-        "method": label,
-        "seeds": [r["plan"]["settings"]["seed"] for r in found],
-        "accuracy": accuracy,
-        "mean": statistics.mean(accuracy),
-        "sd": statistics.stdev(accuracy) if len(accuracy) > 1 else None,
-        "interval": list(wilson(middle * count, count)),  # over items; sd is over seeds
-        "items": count,
-        **{k: mean(k) for k in ("tokens", "slots", "sound_traces", "anchor_recall", "seconds")},
-        "training_tokens": found[0]["training_tokens"],
-        "data_hash": found[0]["data_hash"],
-        "source": found[0]["source"],
-        "plan": found[0]["plan"],
-    }
+    means = ("tokens", "slots", "sound_traces", "anchor_recall", "seconds")
+    kept = ("training_tokens", "data_hash", "source", "plan")
+    return ReasoningRow(
+        method=label,
+        seeds=[r["plan"]["settings"]["seed"] for r in found],
+        accuracy=accuracy,
+        mean=middle,
+        sd=statistics.stdev(accuracy) if len(accuracy) > 1 else None,
+        interval=wilson(middle * count, count),
+        items=count,
+        **{key: mean(key) for key in means},
+        **{key: found[0][key] for key in kept},
+    )
 
 
-def seconds(plan: Plan, threads: int) -> float:
+def seconds(plan: Plan) -> float:
     """How long a run will take, from a few real steps of its last stage."""
-    kept = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        small = replace(
-            plan, settings=replace(plan.settings, items=4 * plan.settings.batch, valid=1)
-        )
-        trainer = Trainer(small, Path("unused"))
-        stage = trainer.stages[-1]
-        rows = trainer.rows(stage)
+    small = replace(plan, settings=replace(plan.settings, items=4 * plan.settings.batch, valid=1))
+    trainer = Trainer(small, Path("unused"))
+    stage = trainer.stages[-1]
+    rows = trainer.rows(stage)
+    trainer.advance(rows, stage)
+    began = time.monotonic()
+    for _ in range(2):
         trainer.advance(rows, stage)
-        began = time.monotonic()
-        for _ in range(2):
-            trainer.advance(rows, stage)
-        a_step = (time.monotonic() - began) / 2
-    finally:
-        torch.set_num_threads(kept)
+    a_step = (time.monotonic() - began) / 2
     s = plan.settings
     count = s.items if s.data == "generated" else len(plan.items("train", s.items).items)
     return a_step * sum(stage.epochs for stage in plan.stages()) * count / s.batch
@@ -156,35 +202,4 @@ def seconds(plan: Plan, threads: int) -> float:
 
 def work(folder: str, values: dict[str, Any], tests: int) -> int:
     """One run: train (or resume), solve the test items, keep the figures."""
-    plan = Plan(values["task"], values["method"], from_dict(values["settings"], Settings))
-    return measure(plan, Path(folder), tests)
-
-
-def table(result: dict[str, Any]) -> str:
-    """Markdown: one line a method."""
-    head = "| method | accuracy (mean ± sd) | 95 % interval | tokens | slots | sound traces |"
-    lines = [f"{head} anchors found |", "|---|---|---|---|---|---|---|"]
-    for r in result["rows"]:
-        sd = f" ± {100 * r['sd']:.1f}" if r["sd"] is not None else ""
-        low, high = r["interval"]
-        sound, anchors = (
-            "" if r[k] is None else f"{r[k]:.1%}" for k in ("sound_traces", "anchor_recall")
-        )
-        lines.append(
-            f"| {r['method']} | {100 * r['mean']:.1f}{sd} | {100 * low:.1f} to {100 * high:.1f} "
-            f"| {r['tokens']:.1f} | {r['slots']:.1f} | {sound} | {anchors} |"
-        )
-    return "\n".join(lines)
-
-
-def plot(result: dict[str, Any], path: Path) -> None:
-    """Accuracy with its interval, and the tokens that it costs."""
-    rows = result["rows"]
-    made = Bars(
-        [r["method"] for r in rows],
-        [r["mean"] for r in rows],
-        [r["interval"][0] for r in rows],
-        [r["interval"][1] for r in rows],
-        [f"{r['tokens'] + r['slots']:.0f} tokens" for r in rows],
-    )
-    bars(path, f"{result['task']}: accuracy, and what is generated for it", made)
+    return measure(plan_of(values), Path(folder), tests)

@@ -12,6 +12,8 @@ from typing import Any
 from adlm.config import Config
 from adlm.recipes import recipe
 from adlm.studies.anchoring import budget
+from adlm.studies.language import LanguageStudy, make_study
+from adlm.studies.runner import StudySettings
 
 BELL = "bell, flat"
 BOUND = "the bound"
@@ -66,3 +68,8 @@ def rows(tokens: int) -> dict[str, Config]:
     """Both rounds at one number of training tokens."""
     variants = first_round() | second_round()
     return {name: budget(config, tokens) for name, config in variants.items()}
+
+
+def study(settings: StudySettings) -> LanguageStudy:
+    """Both rounds over seeds."""
+    return make_study("times", rows(settings.tokens), settings, shown=SHOWN)

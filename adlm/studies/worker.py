@@ -6,8 +6,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from adlm.commands.likelihood import start as likelihood
 from adlm.config import from_dict
+from adlm.eval.likelihood import LikelihoodSettings, measure
+from adlm.models import checkpoint
 from adlm.train.run import train
 
 TEST_ROWS, VALID_ROWS = 2048, 1024  # of the two splits, spread evenly
@@ -20,7 +21,9 @@ def work(folder: str, values: dict[str, Any]) -> int:
     home = Path(folder)
     if code := train(from_dict(values), home, resume=True):
         return code
-    likelihood(str(home), split="valid", limit=VALID_ROWS, draws=DRAWS, out=str(home / VALID))
-    likelihood(str(home), limit=TEST_ROWS, draws=DRAWS, out=str(home / "result.json"))
+    saved = checkpoint.load(home)
+    valid = LikelihoodSettings(split="valid", limit=VALID_ROWS, draws=DRAWS)
+    measure(saved, valid).save(home / VALID)
+    measure(saved, LikelihoodSettings(limit=TEST_ROWS, draws=DRAWS)).save(home / "result.json")
     shutil.rmtree(home / "checkpoints")  # the figures stay
     return 0

@@ -98,7 +98,7 @@ def _moves(
 
 
 @dataclass(frozen=True)
-class Bound:
+class BoundTerms:
     """The quantities of Theorem 4.1 for one sequence, in nats:
 
         -log p + gamma L_Anchor <= ANELBO = NELBO + gamma (anchor term).
@@ -126,7 +126,7 @@ class Bound:
 
 def bound(
     table: TabularPair, x: tuple[int, ...], anchors: set[int], count: int, sigma: float
-) -> Bound:
+) -> BoundTerms:
     """Every term of the theorem, by listing every z_t with its probability."""
     nelbo = anchor = divergence = 0.0
     for step in steps(count, sigma):
@@ -140,7 +140,7 @@ def bound(
             anchor -= weight * sum(table.log_y[row, i, x[i]] for i in masked if i in anchors)
             divergence += chance * sum(_divergence(table, z, x, i, step) for i in anchors)
     nll = -float(np.log(distribution(table, count, sigma)[x]))
-    return Bound(nll, float(nelbo), float(anchor), float(divergence))
+    return BoundTerms(nll, float(nelbo), float(anchor), float(divergence))
 
 
 def _divergence(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from adlm import device as devices
-from adlm.config import Config, differences, from_dict, to_dict
+from adlm.config import Config, differences, to_dict
 from adlm.data.vocab import byte_vocab
 from adlm.errors import UserError, need
 from adlm.locks import hold
@@ -23,6 +22,7 @@ from adlm.train.log import Logger, TensorBoard
 from adlm.train.loop import Trainer
 from adlm.train.signals import StopFlag
 from adlm.train.summary import beginning, ending
+from adlm.values import read_object
 
 # what may change when a run is resumed: none of it alters a step that is already done
 FREE = {
@@ -126,11 +126,7 @@ def check_folder(config: object, out: Path, resume: bool) -> list[str]:
 
 def stored_config(out: Path, kind: type = Config) -> Any:
     """The configuration of the run in a folder; a setting that is not there yet has its default."""
-    stored = out / "config.json"
-    try:
-        return from_dict(json.loads(stored.read_text(encoding="utf-8")), kind, str(stored))
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{stored} is damaged ({error})") from None
+    return read_object(out / "config.json", kind)
 
 
 def field(values: dict[str, Any], name: str) -> Any:

@@ -1,13 +1,18 @@
-"""A self-contained page of sections: what a result looks like, whatever was measured."""
+"""What a result looks like, whatever was measured: sections of one page, and the same in Markdown.
+
+The page is `page.html`, a template that escapes all text and loads nothing from anywhere.
+"""
 
 from __future__ import annotations
 
 import base64
-import html
 import json
 import re
 from dataclasses import dataclass, field
+from importlib.resources import files
 from typing import Any
+
+from adlm.viz.table import markdown_table
 
 
 @dataclass
@@ -25,98 +30,73 @@ class Section:
     commands: list[str] = field(default_factory=list)
     details: Any = None  # settings and hashes, folded away
 
-
-STYLE = """
-:root { color-scheme: light dark; --ink: #22252b; --paper: #fbfaf7; --line: #ddd9cf;
-  --faint: #6c7280; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e7e6e2; --paper: #15171b; --line: #343944; --faint: #9aa0ac; }
-  img { filter: invert(0.92) hue-rotate(180deg); }
-}
-body { margin: 0 auto; max-width: 62rem; padding: 1rem; background: var(--paper); color: var(--ink);
-  font: 16px/1.55 system-ui, sans-serif; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 0.92rem; }
-th, td { border-bottom: 1px solid var(--line); padding: 0.3rem 0.7rem; text-align: right; }
-th:first-child, td:first-child { text-align: left; }
-img { max-width: 100%; height: auto; }
-.note, figcaption, summary { color: var(--faint); font-size: 0.88rem; }
-blockquote { margin: 0.6rem 0; padding: 0.2rem 0.9rem; border-left: 3px solid var(--line);
-  white-space: pre-wrap; overflow-wrap: anywhere; font-family: Georgia, serif; }
-pre { overflow-x: auto; font-size: 0.8rem; }
-figure { margin: 0.8rem 0; }
-iframe { width: 100%; height: 34rem; border: 1px solid var(--line); border-radius: 0.7rem; }
-.columns { display: grid; grid-template-columns: repeat(auto-fit, minmax(17rem, 1fr)); gap: 1rem; }
-h3 { font-size: 0.95rem; margin: 0.4rem 0; }
-.commands { font-size: 0.9rem; border: 1px solid var(--line); border-radius: 0.5rem;
-  padding: 0.7rem 1rem; }
-"""
+    def text(self) -> str:
+        """Table and notes for the terminal."""
+        table = [markdown_table(self.header, self.rows)] if self.rows else []
+        return "\n".join([*table, *self.notes])
 
 
-# a frame is as high as what it shows, also when the window's width changes
-FITTED = """<script>{
-  const frame = document.currentScript.previousElementSibling;
-  const fit = () => {
-    const page = frame.contentDocument && frame.contentDocument.querySelector("main");
-    if (page) frame.style.height = page.offsetHeight + 8 + "px";
-  };
-  frame.onload = fit;
-  addEventListener("resize", fit);
-}</script>"""
 CODE = re.compile(r"`([^`]+)`")
+MARKS = re.compile(r"([\\`*\[\]#|~]|(?<!\w)_|_(?!\w))")  # characters that Markdown reads as its own
 
 
 def to_html(sections: list[Section], title: str) -> str:
-    """One page that loads nothing from anywhere; all text is escaped."""
-    esc = html.escape
-    out = [
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>",
-        f"<title>{esc(title)}</title><style>{STYLE}</style></head><body><h1>{esc(title)}</h1>",
-    ]
-    for s in sections:
-        out.append(f"<section><h2>{esc(s.title)}</h2>")
-        if s.rows:
-            head = "".join(f"<th>{esc(h)}</th>" for h in s.header)
-            body = "".join(
-                "<tr>" + "".join(f"<td>{esc(c)}</td>" for c in row) + "</tr>" for row in s.rows
-            )
-            out.append(f"<div class='wide'><table><tr>{head}</tr>{body}</table></div>")
-        notes = [CODE.sub(r"<code>\1</code>", esc(n)) for n in s.notes]
-        out += [f"<p class='note'>{note}</p>" for note in notes]
-        for caption, data in s.plots:
-            code = base64.b64encode(data).decode()
-            out.append(
-                f"<figure><img alt='{esc(caption)}' src='data:image/png;base64,{code}'>"
-                f"<figcaption>{esc(caption)}</figcaption></figure>"
-            )
-        out += [f"<blockquote>{esc(t)}</blockquote>" for t in s.texts]
-        for caption, inner in s.frames:
-            out.append(f"<iframe title='{esc(caption)}' srcdoc=\"{esc(inner)}\"></iframe>{FITTED}")
-        if s.columns:
-            out.append("<div class='columns'>")
-            for name, texts in s.columns:
-                quotes = "".join(f"<blockquote>{esc(t)}</blockquote>" for t in texts)
-                out.append(f"<div><h3>{esc(name)}</h3>{quotes}</div>")
-            out.append("</div>")
-        if s.commands:
-            out.append(f"<pre class='commands'>{esc(chr(10).join(s.commands))}</pre>")
-        if s.details:
-            shown = esc(json.dumps(s.details, indent=2))
-            out.append(f"<details><summary>settings</summary><pre>{shown}</pre></details>")
-        out.append("</section>")
-    return "\n".join([*out, "</body></html>\n"])
+    """One self-contained page."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup, escape
+
+    environment = Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
+    )
+    environment.filters |= {
+        "base64": lambda data: base64.b64encode(data).decode(),
+        "code": lambda text: Markup(CODE.sub(r"<code>\1</code>", str(escape(text)))),
+        "pretty": lambda values: json.dumps(values, indent=2),
+    }
+    template = files("adlm.viz").joinpath("page.html").read_text(encoding="utf-8")
+    return environment.from_string(template).render(sections=sections, title=title) + "\n"
 
 
 def to_markdown(sections: list[Section], title: str) -> str:
     """The same without pictures."""
-    out = [f"# {title}"]
-    for s in sections:
-        out.append(f"## {s.title}")
-        if s.rows:
-            lines = [s.header, ["---"] * len(s.header), *s.rows]
-            out.append("\n".join("| " + " | ".join(line) + " |" for line in lines))
-        out += s.notes
-        texts = [*s.texts, *(f"{name}: {t}" for name, own in s.columns for t in own)]
-        out += ["\n".join(f"> {line}" for line in t.splitlines()) for t in texts]
-    return "\n\n".join(out) + "\n"
+    parts = [f"# {escaped(title)}"]
+    for section in sections:
+        parts += [f"## {escaped(section.title)}", markdown(section)]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def markdown(section: Section) -> str:
+    """Table, notes and texts of a section, without its title."""
+    parts = []
+    if section.rows:
+        rows = [[with_code(cell) for cell in row] for row in section.rows]
+        parts.append(markdown_table([escaped(name) for name in section.header], rows))
+    parts += [with_code(note) for note in section.notes]
+    texts = [*section.texts, *(f"{name}: {t}" for name, own in section.columns for t in own)]
+    quoted = ["\n".join(f"> {escaped(line)}" for line in t.splitlines()) for t in texts]
+    return "\n\n".join([*parts, *quoted])
+
+
+def with_code(text: str) -> str:
+    r"""Text whose parts in backticks stay code; all else is shown as it is.
+
+    Example:
+        >>> with_code("`_a | c` and _a")
+        '`_a \\| c` and \\_a'
+    """
+    parts = re.split(r"(`[^`]+`)", " ".join(text.splitlines()))
+    return "".join(
+        part.replace("|", r"\|") if CODE.fullmatch(part) else escaped(part) for part in parts
+    )
+
+
+def escaped(text: str) -> str:
+    r"""Text that Markdown shows as it is: no HTML, no link, no picture, no mark-up.
+
+    Example:
+        >>> escaped("a|b <script> ![x](y)")
+        'a\\|b &lt;script&gt; !\\[x\\](y)'
+    """
+    plain = " ".join(text.splitlines())
+    plain = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return MARKS.sub(r"\\\1", plain)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -37,10 +38,10 @@ class Bars:
     notes: Sequence[str]
 
 
-def require() -> None:
-    """Say that the extra is missing before hours of work, not after."""
-    if find_spec("matplotlib") is None:
-        raise need("matplotlib", "plots", "a plot")
+def require(module: str = "matplotlib", what: str = "a plot") -> None:
+    """Raise UserError unless the module is installed: before hours of work, not after."""
+    if find_spec(module) is None:
+        raise need(module, "plots", what)
 
 
 def curves(
@@ -89,9 +90,17 @@ def curves(
     plt.close(figure)
 
 
-def bars(where: Path, title: str, data: Bars) -> None:
-    """Bars of shares in [0, 1], the first at the top, saved as a PNG."""
-    where.parent.mkdir(parents=True, exist_ok=True)
+def png(
+    panels: dict[str, list[Line]], x: str, y: str, log_x: bool = False, log_y: bool = False
+) -> bytes:
+    """Draw `curves` as the bytes of a PNG."""
+    buffer = io.BytesIO()
+    curves(buffer, panels, x, y, log_x, log_y)
+    return buffer.getvalue()
+
+
+def bars(title: str, data: Bars) -> bytes:
+    """Draw bars of shares in [0, 1], the first at the top, as the bytes of a PNG."""
     require()
     import matplotlib
 
@@ -111,5 +120,7 @@ def bars(where: Path, title: str, data: Bars) -> None:
     axis.set_xticks([0, 0.25, 0.5, 0.75, 1.0])
     axis.set_title(title, fontsize=11)
     axis.grid(alpha=0.25, axis="x")
-    figure.savefig(where, dpi=130, format="png")
+    buffer = io.BytesIO()
+    figure.savefig(buffer, dpi=130, format="png")
     plt.close(figure)
+    return buffer.getvalue()

@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
+from torch import Tensor
 
 from adlm.config import check
+from adlm.data.vocab import Vocab
 from adlm.samplers.trace import Trace
 
 ANCHOR = "bold black on yellow"
@@ -38,6 +40,14 @@ def frame(trace: Trace, row: int, step: int) -> Text:
         styles += [NEW] if position in fresh else []
         styles += [GIVEN] if trace.template[position] != trace.vocab.mask else []
         out.append(pieces[position], " ".join(styles) or None)
+    return out
+
+
+def marked(x: Tensor, is_anchor: Tensor, vocab: Vocab) -> Text:
+    """Show tokens as text, anchors coloured."""
+    out = Text()
+    for piece, anchor in zip(vocab.pieces(x.tolist()), is_anchor.tolist(), strict=True):
+        out.append(piece, ANCHOR if anchor else None)
     return out
 
 

@@ -11,6 +11,9 @@ import pytest
 from adlm.config import Config, differences, from_dict, to_dict
 from adlm.recipes import recipe
 from adlm.studies import ablate, anchoring, times
+from adlm.studies.quickstart_result import QuickstartResult
+from adlm.studies.reasoning import ReasoningStudyResult
+from adlm.studies.result import StudyResult
 
 RESULTS = Path(__file__).parents[2] / "results"
 FILES = sorted(RESULTS.glob("*.json"))
@@ -47,6 +50,28 @@ def test_a_result_says_where_it_comes_from(path):
     assert found["machine"]["torch"]
     assert found["date"]
     assert found["commit"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "pattern"),
+    [
+        (StudyResult, "study-[!r]*"),
+        (ReasoningStudyResult, "study-reasoning*"),
+        (QuickstartResult, "quickstart*"),
+    ],
+)
+def test_a_result_is_written_as_it_was_read(kind, pattern):
+    files = sorted(RESULTS.glob(f"{pattern}.json"))
+    assert files
+    for path in files:
+        stored = json.loads(path.read_text())
+        again = kind.read(path).to_json()
+        assert kind.from_json(again) == kind.read(path)
+        for row in again["rows"] if kind is not QuickstartResult else again["rows"].values():
+            row.pop("command", None)
+        for row in stored["rows"] if kind is not QuickstartResult else stored["rows"].values():
+            row.pop("command", None)
+        assert {k: again[k] for k in stored} == stored
 
 
 @pytest.mark.parametrize("name", [n for n in ROWS if (RESULTS / f"{n}.json").is_file()])

@@ -8,12 +8,15 @@ import sys
 import textwrap
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from adlm.config import to_dict
 from adlm.recipes import recipe
 from adlm.studies.anchoring import LONGER
+from adlm.studies.reasoning import ReasoningStudyResult
+from adlm.studies.result import LearningCurve, StudyPair, StudyResult, StudyRow
 from adlm.train.run import train
 from tests.conftest import make_config, small_corpus
 
@@ -23,7 +26,9 @@ sys.path.insert(0, str(DOCS))
 
 import api_page  # noqa: E402
 import formulas  # noqa: E402
+import results_page  # noqa: E402
 import summary  # noqa: E402
+from follow import ReadmeResult, Step  # noqa: E402
 
 WRITTEN = [p for p in DOCS.glob("*.md") if p.stem not in ("results", "cli", "api")]
 
@@ -89,25 +94,28 @@ def test_the_examples_of_the_api_page_run(tmp_path, monkeypatch):
     assert names["made"].tokens.shape == (4, 16)
 
 
-def row(name: str, made_by: str, ppl: float, **changes: object) -> dict:
+def row(name: str, made_by: str, ppl: float, **changes: object) -> StudyRow:
     config = to_dict(recipe(made_by)) | changes
-    figures = {"test_ppl": [ppl], "test_ppl_mean": ppl, "test_ppl_sd": None, "exact": False}
-    return {"row": name, "seeds": [0], "config": config, **figures}
+    curve = LearningCurve([], [], [])
+    return StudyRow(name, 1, 1, 1.0, [0], [ppl], ppl, None, ppl, False, curve, config)
 
 
-def told(files: dict, reasoning: tuple[str, ...] = ()) -> str:
-    text = "\n\n".join(summary.summary(files.get, list(reasoning)))
-    return text.replace("\u00a0", " ")
+def told(study: StudyResult | None, tasks: dict | None = None) -> str:
+    return "\n\n".join(summary.summary(study, None, tasks or {})).replace("\u00a0", " ")
+
+
+def study(*rows: StudyRow, **more: Any) -> StudyResult:
+    return StudyResult(study="anchoring", rows=list(rows), **more)
 
 
 def test_without_results_there_is_no_summary():
-    assert told({}) == ""
+    assert told(None) == ""
 
 
 def test_the_summary_shows_what_is_there():
-    study = {"rows": [row("MDLM", "laptop-mdlm", 60.0), row("deep", "laptop-deep", 55.0)]}
-    study["pairs"] = [{"row": "deep", "against": "MDLM", "test_ppl": [-5.0], "ci95": None}]
-    text = told({"study-anchoring": study | {"date": "2031-05-07", "commit": "0123456789abcdef"}})
+    pair = StudyPair("deep", "MDLM", [-5.0], None)
+    rows = row("MDLM", "laptop-mdlm", 60.0), row("deep", "laptop-deep", 55.0)
+    text = told(study(*rows, pairs=[pair], date="2031-05-07", commit="0123456789abcdef"))
     assert "| MDLM | masked diffusion | ≤ 60.00 | 1 |  |" in text
     assert "no anchors | ≤ 55.00" in text
     assert "- deep against MDLM: -5.00 PPL" in text
@@ -118,7 +126,7 @@ def test_the_summary_shows_what_is_there():
 def test_a_row_of_other_settings_is_not_called_what_the_recipe_is_today():
     old = row("ADLM", "laptop-adlm", 60.0, model=to_dict(recipe("laptop-deep").model))
     gone = row("MDLM", "laptop-mdlm", 70.0, no_such_field=1)
-    text = told({"study-anchoring": {"rows": [old, gone], "pairs": []}})
+    text = told(study(old, gone))
     assert text.count(summary.OLDER) == 2
     assert "paper's system" not in text
 
@@ -126,15 +134,35 @@ def test_a_row_of_other_settings_is_not_called_what_the_recipe_is_today():
 def test_a_longer_training_is_no_other_setting():
     config = to_dict(recipe("laptop-mdlm"))
     longer = row(LONGER["deep"], "laptop-mdlm", 58.0, train=config["train"] | {"steps": 7})
-    text = told({"study-anchoring": {"rows": [longer], "pairs": []}})
-    assert "as many FLOPs as deep | ≤ 58.00" in text
+    assert "as many FLOPs as deep | ≤ 58.00" in told(study(longer))
 
 
 def test_acot_stands_beside_cot():
+    found = ReasoningStudyResult.read(ROOT / "results" / "study-reasoning-prosqa.json")
     one = {"mean": 0.9, "sd": 0.01, "tokens": 30.0, "slots": 5.0}
-    rows = [{"method": m, **one} for m in ("cot", "acot")]
-    text = told({"sums": {"task": "sums", "rows": rows}}, ("sums", "missing"))
+    rows = [replace(found.rows[0], method=m, **one) for m in ("cot", "acot")]
+    text = told(None, {"sums": replace(found, task="sums", rows=rows)})
     assert "| sums |  | 90.0 ± 1.0 %, 35 tokens | 90.0 ± 1.0 %, 35 tokens |" in text
+
+
+def followed(seconds: float, **about: Any) -> ReadmeResult:
+    last = ["10.0 minutes; written to runs/quickstart/results.json", "open x"]
+    steps = [Step("make quickstart", seconds, 0, False, last), Step("make fast", 90, 0, False, [])]
+    machine = {"cpu": "A CPU", "cores": 2, **about}
+    return ReadmeResult(steps=steps, machine=machine, precision="bf16")
+
+
+def test_the_readme_says_how_long_it_takes_on_both_machines():
+    limits = {"ATEN_CPU_CAPABILITY": "avx2"}
+    said = results_page.minutes({"readme": followed(780), "b": followed(1200, limits=limits)})
+    assert said.splitlines()[2:] == [
+        "- 2 cores (A CPU, bf16): 3.0 minutes to install and 10.0 to train, 1.5 for the fast form",
+        "- 2 cores (A CPU limited to AVX2, bf16): 10.0 minutes to install and 10.0 to train, "
+        "1.5 for the fast form",
+    ]
+    failed = replace(followed(780).steps[0], code=2)
+    assert results_page.minutes({"readme": replace(followed(780), steps=[failed])}) == ""
+    assert "<!-- minutes:begin -->" in (ROOT / "README.md").read_text()
 
 
 def test_the_results_begin_with_a_summary_and_every_section_says_its_age():
@@ -147,6 +175,6 @@ def test_the_results_begin_with_a_summary_and_every_section_says_its_age():
 
 def test_the_pages_stand_in_their_order():
     nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("nav:")[1]
-    guides = ["data", "sampling", "evaluation", "reasoning", "extend"]
+    guides = ["data", "sampling", "evaluation", "weights", "reasoning", "extend"]
     wanted = ["index", "tutorial", "theory", "reading", *guides, "cli", "api", "results"]
     assert re.findall(r"(\w+)\.md", nav)[: len(wanted)] == wanted

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import doctest
 import importlib.util
-import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from adlm.studies.result import StudyResult
 
 RESULTS = Path(__file__).parents[2] / "results"
 SPEC = importlib.util.spec_from_file_location("texts", RESULTS.parent / "docs" / "texts.py")
@@ -36,15 +38,14 @@ def test_every_text_is_filled_and_stays_within_its_width(name):
 
 
 def test_a_text_follows_its_file():
-    result = json.loads((RESULTS / "study-ablate.json").read_text())
+    result = StudyResult.read(RESULTS / "study-ablate.json")
     template = (RESULTS / "study-ablate.txt").read_text()
     before = texts.fill(template, texts.Facts(result))
-    (row,) = (r for r in result["rows"] if r["row"] == "rule corpus")
-    figure = f"{row['test_ppl_mean']:.2f}"
-    row["test_ppl_mean"] = 12.345
-    after = texts.fill(template, texts.Facts(result))
-    assert figure in before
-    assert figure not in after
+    (row,) = (r for r in result.rows if r.row == "rule corpus")
+    rows = [replace(r, test_ppl_mean=12.345) if r is row else r for r in result.rows]
+    after = texts.fill(template, texts.Facts(replace(result, rows=rows)))
+    assert row.figure.removeprefix("≤ ") in before
+    assert row.figure.removeprefix("≤ ") not in after
     assert "12.35" in after or "12.34" in after
 
 
@@ -58,7 +59,7 @@ def test_a_text_follows_its_file():
     ],
 )
 def test_what_a_file_does_not_have_is_an_error(asked, says):
-    facts = texts.Facts({"rows": [{"row": "MDLM", "test_ppl_mean": 1.0, "test_ppl_sd": None}]})
+    facts = texts.Facts(StudyResult.read(RESULTS / "study-anchoring.json"))
     with pytest.raises(ValueError, match=says):
         texts.fill(f"It has {asked}.", facts)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from adlm.cli import main
-from adlm.eval.efficiency import cases, flops
+from adlm.eval.efficiency import EfficiencySettings, flops
 from adlm.models.cost import flops_per_token
 from adlm.recipes import recipe
 from adlm.train.run import train
@@ -25,9 +25,8 @@ def runs(tmp_path_factory):
 
 
 def test_the_grid_gives_causal_models_one_setting_of_steps():
-    same = {"texts": 2, "nucleus": 1.0, "seed": 0, "device": "cpu", "precision": "fp32"}
-    configs = [recipe("laptop-ar"), recipe("laptop-mdlm")]
-    grid = cases(["a", "b"], configs, "ancestral", [4, 8], [], [1, 2], **same)
+    settings = EfficiencySettings(steps=[4, 8], batches=[1, 2], texts=2, device="cpu")
+    grid = settings.cases(["a", "b"], [recipe("laptop-ar"), recipe("laptop-mdlm")])
     assert [(c.checkpoint, c.steps, c.batch) for c in grid] == [
         ("a", None, 1),
         ("a", None, 2),
@@ -57,7 +56,7 @@ def test_the_whole_command(runs, tmp_path, capsys):
     assert found[0]["nfe"] == 16
     assert 1 <= found[1]["nfe"] <= 2
     assert all(c["peak_memory_mib"] > 50 for c in found)
-    assert "| ar, causal, L 16, batch 2 |" in capsys.readouterr().out
+    assert "| ar, causal |  | 16 x 2 |" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

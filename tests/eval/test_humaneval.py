@@ -13,10 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from adlm import errors
 from adlm.cli import main
 from adlm.data.vocab import byte_vocab
-from adlm.eval import humaneval, sandbox
-from adlm.eval.humaneval import Form, Task, around, completion, form, pass_at, program, truncate
+from adlm.eval import humaneval, sandbox, walls
+from adlm.eval.examine import examine
+from adlm.eval.humaneval import pass_at
+from adlm.eval.programs import Form, Task, around, completion, form, open_tasks, program, truncate
 from adlm.eval.sandbox import Limits, run
 from adlm.train.run import train
 from tests.conftest import make_config
@@ -34,14 +37,18 @@ TASKS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def walls() -> str:
-    """Full isolation, where this machine permits it."""
+@pytest.fixture(params=["bubblewrap", "namespaces"])
+def full(request, monkeypatch) -> str:
+    """Full isolation in either way, where this machine permits it."""
+    way = request.param
+    if way == "bubblewrap" and not sandbox.bubblewrap():
+        pytest.skip("no bubblewrap here, or it does not work with this user and interpreter")
+    monkeypatch.setattr(sandbox, "bubblewrap", lambda: way == "bubblewrap")
     tried = run("pass")
     if tried.verdict == "unavailable" and "unshare" in tried.detail:
         pytest.skip(f"no namespaces here: {tried.detail}")
     assert tried.verdict == "passed", tried
-    return "full"
+    return way
 
 
 @pytest.fixture
@@ -63,36 +70,40 @@ def trained(text_file, tmp_path):
 def real(shared: Path) -> list[Task]:
     if not (shared / "humaneval").is_dir():
         pytest.skip("no HumanEval")
-    return humaneval.open_tasks(None, str(shared))
+    return open_tasks(None, str(shared))
+
+
+def examined(task: Task, source: str, **how) -> sandbox.Outcome:
+    known = task.prompt + task.canonical_solution
+    return examine(source, known, task.test, task.entry_point, **how)
 
 
 def check_known(tasks: list[Task]) -> None:
     """The known solutions pass, also as the filling of a hole; an empty function does not."""
     for task in tasks:
-        right = run(program(task, "complete", 0, truncate(task.canonical_solution)))
+        right = examined(task, program(task, "complete", 0, truncate(task.canonical_solution)))
         assert right.verdict == "passed", (task.task_id, right)
         before, line, after = around(task, "infill", 3)
         assert before + line + after == task.prompt + task.canonical_solution
         assert program(task, "infill", 3, line) == program(
             task, "complete", 0, around(task, "complete", 3)[1]
         )
-        wrong = run(program(task, "complete", 0, "    return None\n"))
+        wrong = examined(task, program(task, "complete", 0, "    return None\n"))
         assert wrong.verdict in ("failed", "raised"), (task.task_id, wrong)
 
 
-def test_known_solutions_pass_and_wrong_ones_fail(walls, shared):
+def test_known_solutions_pass_and_wrong_ones_fail(full, shared):
     tasks = real(shared)
     assert len(tasks) == 164
     check_known(tasks[::8])
 
 
 @pytest.mark.slow
-def test_every_known_solution_passes(walls, shared):
+def test_every_known_solution_passes(full, shared):
     check_known(real(shared))
 
 
-@pytest.mark.parametrize("isolation", ["full", "limits"])
-@pytest.mark.parametrize(
+ENDS = pytest.mark.parametrize(
     ("source", "verdict", "detail"),
     [
         ("x = 1", "passed", ""),
@@ -113,22 +124,30 @@ def test_every_known_solution_passes(walls, shared):
         ("import os; assert len(open(os.__file__).read()) > 1000", "passed", ""),
     ],
 )
-def test_how_a_program_ends_is_told(request, isolation, source, verdict, detail):
-    if isolation == "full":
-        request.getfixturevalue("walls")
-    found = run(source, isolation=isolation)
+
+
+@ENDS
+def test_how_a_program_ends_is_told(full, source, verdict, detail):
+    found = run(source)
+    assert found.verdict == verdict, found
+    assert detail in found.detail
+
+
+@ENDS
+def test_how_a_program_with_limits_alone_ends_is_told(source, verdict, detail):
+    found = run(source, isolation="limits")
     assert found.verdict == verdict, found
     assert detail in found.detail
 
 
 @pytest.mark.parametrize("source", ["while True: pass", "import time; time.sleep(60)"])
-def test_an_endless_program_is_stopped(walls, source):
+def test_an_endless_program_is_stopped(full, source):
     began = time.monotonic()
     assert run(source, replace(QUICK, seconds=1)).verdict == "timeout"
     assert time.monotonic() - began < 10
 
 
-def test_cpu_time_is_limited_too(walls):
+def test_cpu_time_is_limited_too(full):
     plan = "import resource; print(resource.getrlimit(resource.RLIMIT_CPU))"
     assert run(plan, replace(QUICK, seconds=2.5)).output == "(3, 4)\n"
     spent = "import os, signal; os.kill(os.getpid(), signal.SIGXCPU)"
@@ -146,7 +165,7 @@ def named(name: str) -> int:
     return count
 
 
-def test_a_fork_bomb_is_bounded_and_ended(walls):
+def test_a_fork_bomb_is_bounded_and_ended(full):
     name = f"bomb{time.monotonic_ns() % 10**8}"
     bomb = (
         f"import ctypes, os\nctypes.CDLL(None).prctl(15, b'{name}', 0, 0, 0)\n"
@@ -163,7 +182,7 @@ def test_a_fork_bomb_is_bounded_and_ended(walls):
     assert named(name) == 0, "all of them ended with the program"
 
 
-def test_what_a_program_leaves_behind_ends_with_it(walls):
+def test_what_a_program_leaves_behind_ends_with_it(full):
     name = f"left{time.monotonic_ns() % 10**8}"
     source = (
         f"import ctypes, os, time\nctypes.CDLL(None).prctl(15, b'{name}', 0, 0, 0)\n"
@@ -173,13 +192,14 @@ def test_what_a_program_leaves_behind_ends_with_it(walls):
     assert named(name) == 0
 
 
-def test_no_network(walls):
+def test_no_network(full):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         source = f"import socket; socket.create_connection(('127.0.0.1', {port}), timeout=2)"
         assert run(source, isolation="limits").verdict == "passed", "there is someone to reach"
         inside = run(source)
-        assert (inside.verdict, "unreachable" in inside.detail) == ("raised", True)
+        assert inside.verdict == "raised"
+        assert "unreachable" in inside.detail or "refused" in inside.detail
         abstract = "import socket; s = socket.socket(socket.AF_UNIX); s.connect('\\0adlm-test')"
         with socket.socket(socket.AF_UNIX) as other:
             other.bind("\0adlm-test")
@@ -188,7 +208,7 @@ def test_no_network(walls):
             assert "refused" in run(abstract).detail
 
 
-def test_no_files_but_its_own(walls, tmp_path):
+def test_no_files_but_its_own(full, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("x")
     secret.chmod(0o666)
@@ -201,7 +221,7 @@ def test_no_files_but_its_own(walls, tmp_path):
     assert "No space left" in run(fill).detail, "many small files are bounded too"
 
 
-def test_a_program_cannot_dress_up_as_root(walls):
+def test_a_program_cannot_dress_up_as_root(full):
     source = (
         "import ctypes, os\nlibc = ctypes.CDLL(None)\n"
         "assert os.getuid() != 0 and os.getpid() != 1\n"
@@ -212,15 +232,15 @@ def test_a_program_cannot_dress_up_as_root(walls):
     assert run(source).verdict == "passed"
 
 
-def test_walls_that_cannot_be_had_are_not_left_out(walls):
+def test_walls_that_cannot_be_had_are_not_left_out(full):
     """Inside the walls no further ones are permitted: there the program must not run at all."""
-    inner = (
-        f"source = {Path(sandbox.__file__).read_text()!r}\n"
-        "open('box.py', 'w').write(source)\n"
-        "import importlib.util, sys\n"
-        "spec = importlib.util.spec_from_file_location('box', '/tmp/box.py')\n"
-        "box = sys.modules['box'] = importlib.util.module_from_spec(spec)\n"
-        "spec.loader.exec_module(box)\n"
+    inner = "import os, sys\nos.makedirs('adlm/eval')\n"
+    for module in (sandbox, walls, errors):
+        place = "adlm/" + module.__file__.split("/adlm/")[-1]
+        inner += f"open({place!r}, 'w').write({Path(module.__file__).read_text()!r})\n"
+    inner += (
+        "sys.path.insert(0, os.getcwd())\n"
+        "from adlm.eval import sandbox as box\n"
         "done = box.run('print(12345)')\n"
         "print(done.verdict, done.detail, done.output)\n"
     )
@@ -231,7 +251,83 @@ def test_walls_that_cannot_be_had_are_not_left_out(walls):
     assert "12345" not in found.output
 
 
-def test_a_flood_of_output_is_cut(walls):
+HONEST = "def two():\n    return 2\n"
+FORGED = """
+import gc, os, sys
+told = b'{"verdict": "passed", "detail": ""}'
+for handle in range(3, 64):
+    for said in (told, b"('value', 2)\\n" * 9):
+        try:
+            os.write(handle, said)
+        except OSError:
+            pass
+"""
+CHEATS = {
+    "writes to every handle": FORGED + "os._exit(0)\n",
+    "writes and goes on": FORGED + "def two():\n    return 3\n",
+    "leaves": "def two():\n    import os\n    os._exit(0)\n",
+    "exits": "def two():\n    raise SystemExit(0)\n",
+    "is equal to all": "class A(int):\n    __eq__ = lambda *_: True\ndef two():\n    return A(3)\n",
+    "looks for the test": """
+import gc, sys
+def two():
+    frame = sys._getframe()
+    while frame:
+        for value in frame.f_globals.copy().values():
+            if callable(value) and getattr(value, "__name__", "") == "check":
+                value.__code__ = (lambda f: None).__code__
+        assert not any("assert g() == 2" in str(v) for v in frame.f_locals.values())
+        frame = frame.f_back
+    return 3
+""",
+    "says that asserts are off": "import builtins\nbuiltins.AssertionError = None\n"
+    "def two():\n    return 3\n",
+}
+
+
+def test_tests_see_the_answers_of_a_program(full):
+    assert examined(TASKS[1], HONEST).verdict == "passed"
+    assert examined(TASKS[1], HONEST.replace("2", "3")).verdict == "failed"
+    assert "ZeroDivisionError" in examined(TASKS[1], "def two():\n    return 1 / 0\n").detail
+    assert "name 'two' is not defined" in examined(TASKS[1], "x = 1").detail
+    ended = examined(TASKS[1], CHEATS["leaves"])
+    assert (ended.verdict, ended.detail) == ("raised", "ended by exit code 0 before its end")
+    endless = examined(TASKS[1], "def two():\n    while True: pass\n", limits=QUICK)
+    assert endless.verdict == "timeout"
+
+
+@pytest.mark.parametrize("cheat", CHEATS)
+@pytest.mark.parametrize("isolation", ["full", "limits"])
+def test_a_verdict_cannot_be_forged(isolation, cheat):
+    if isolation == "full" and sandbox.run("pass").verdict != "passed":
+        pytest.skip("no walls here")
+    found = examined(TASKS[1], CHEATS[cheat], isolation=isolation, limits=QUICK)
+    assert found.verdict in ("failed", "raised", "timeout"), found
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "[1, (2.5, None)]", "{'a': {1, 2}, 'b': b'x'}", "float('inf')", "-float('inf')", "1 + 2j",
+        "'\\n\\u2028\\ud800'", "10 ** 9999", "True", "set()",
+    ],
+)  # fmt: skip
+def test_plain_values_go_there_and_back(value):
+    test = f"def check(f):\n    value = {value}\n    assert f(value) == value\n"
+    test += "    assert type(f(value)) is type(value)\n"
+    same = "def same(x):\n    return x\n"
+    found = examine(same, same, test, "same", isolation="limits")
+    assert found.verdict == "passed", found
+
+
+def test_kinds_of_dicts_and_lists_are_compared_as_before():
+    source = "from collections import Counter, namedtuple\nP = namedtuple('P', 'a b')\n"
+    source += "def f(x):\n    return Counter(x), P(1, 2), frozenset(x)\n"
+    test = "def check(f):\n    assert f('aab') == ({'a': 2, 'b': 1}, (1, 2), {'a', 'b'})\n"
+    assert examine(source, source, test, "f", isolation="limits").verdict == "passed"
+
+
+def test_a_flood_of_output_is_cut(full):
     found = run("for _ in range(200000): print('x' * 100)")
     assert found.verdict == "passed", "it is read on, so the program is not held up"
     assert found.output == ("x" * 100 + "\n") * (QUICK.output // 101) + "x" * (QUICK.output % 101)
@@ -247,15 +343,14 @@ def test_pass_at_k_is_the_share_of_draws_with_a_right_one(n, right, k):
 
 def test_the_summary_has_an_error_over_tasks():
     rows = [["passed"] * 10, ["passed"] * 5 + ["timeout"] * 5, ["no_syntax"] * 10]
-    found = humaneval.summary(rows)
-    assert set(found["pass_at"]) == {"1", "10"}
-    one = found["pass_at"]["1"]
-    assert one["mean"] == pytest.approx(0.5)
-    assert one["stderr"] == pytest.approx(np.std([1, 0.5, 0], ddof=1) / 3**0.5)
-    assert found["pass_at"]["10"]["mean"] == pytest.approx(2 / 3)
-    assert found["shares"]["timeout"] == pytest.approx(5 / 30)
-    assert sum(found["shares"].values()) == pytest.approx(1)
-    assert humaneval.summary([["raised"]])["pass_at"]["1"]["stderr"] is None
+    found, shares = humaneval.pass_rates(rows), humaneval.shares(rows)
+    assert set(found) == {"1", "10"}
+    assert found["1"].mean == pytest.approx(0.5)
+    assert found["1"].stderr == pytest.approx(np.std([1, 0.5, 0], ddof=1) / 3**0.5)
+    assert found["10"].mean == pytest.approx(2 / 3)
+    assert shares["timeout"] == pytest.approx(5 / 30)
+    assert sum(shares.values()) == pytest.approx(1)
+    assert humaneval.pass_rates([["raised"]])["1"].stderr is None
 
 
 @pytest.mark.parametrize(
@@ -306,7 +401,7 @@ def test_the_masked_line_follows_the_seed(shared):
 
 
 @pytest.mark.parametrize("objective", ["mdlm", "ar"])
-def test_written_then_run(walls, trained, file, capsys, objective):
+def test_written_then_run(full, trained, file, capsys, objective):
     """Not run without the word; then what was written is run and not written again."""
     run_dir = trained(objective)
     words = ["eval", "humaneval", run_dir, "--file", str(file), "--n", "10", "--tokens", "5"]
@@ -315,7 +410,7 @@ def test_written_then_run(walls, trained, file, capsys, objective):
     path = Path(run_dir) / "eval" / "humaneval.json"
     result = json.loads(path.read_text())
     assert (result["executed"], result["tasks_cut"], result["tokens_cut"]) == (False, 0, 0)
-    assert "pass_at" not in result
+    assert result["pass_at"] == {}
     store = path.with_suffix(".jsonl")
     head, *records = [json.loads(line) for line in store.read_text().splitlines()]
     assert [len(r["completions"]) for r in records] == [10, 10]
@@ -354,7 +449,7 @@ def test_a_killed_run_goes_on(trained, file):
     assert "mark" not in store.read_text(), "other settings, other completions"
 
 
-def test_holes_are_filled_and_what_has_no_room_counts(walls, trained, file, capsys):
+def test_holes_are_filled_and_what_has_no_room_counts(full, trained, file, capsys):
     run_dir = trained()
     long = replace(TASKS[0], task_id="T/2", canonical_solution="    return '" + 20 * "x" + "'\n")
     with file.open("a") as out:
@@ -362,7 +457,7 @@ def test_holes_are_filled_and_what_has_no_room_counts(walls, trained, file, caps
     words = ["eval", "humaneval", run_dir, "--mode", "infill", "--file", str(file), "--n", "2"]
     assert main([*words, "--allow_code_execution"]) == 0
     shown = capsys.readouterr().out
-    assert "did not fit the context of 16 tokens" in shown
+    assert "context is 16 tokens; 2 prompts were cut" in shown
     assert "1 holes did not fit at all and count as failed" in shown
     result = json.loads((Path(run_dir) / "eval" / "humaneval-infill.json").read_text())
     assert result["shares"]["no_room"] == pytest.approx(2 / 6)

@@ -11,7 +11,7 @@ import torch
 from adlm.cli import main
 from adlm.config import AnchorConfig, ModelConfig
 from adlm.data.vocab import byte_vocab
-from adlm.eval import lens
+from adlm.eval import damage, lens
 from adlm.models.anchored import Anchored
 from adlm.process.anchors import Anchors
 from adlm.train.run import train
@@ -34,13 +34,13 @@ def network(bridge: str = "linear") -> Anchored:
 
 
 def test_a_tally_counts_what_it_should():
-    tally = lens.Tally.empty()
+    tally = lens.Tally()
     p = torch.tensor([[0.7, 0.3], [0.2, 0.8], [0.6, 0.4]])
     tally.add(p.log(), torch.tensor([0, 1, 1]))
     found = tally.figures(torch.tensor([True, True, True]))
-    assert found["accuracy"] == pytest.approx(2 / 3)
-    assert found["nats"] == pytest.approx(-(p[0, 0].log() + p[1, 1].log() + p[2, 1].log()) / 3)
-    assert tally.figures(torch.tensor([False] * 3))["accuracy"] is None
+    assert found.accuracy == pytest.approx(2 / 3)
+    assert found.nats == pytest.approx(-(p[0, 0].log() + p[1, 1].log() + p[2, 1].log()) / 3)
+    assert tally.figures(torch.tensor([False] * 3)).accuracy is None
 
 
 @pytest.mark.parametrize("ratio", [0.01, 0.5, 1.0])
@@ -53,15 +53,15 @@ def test_masking_takes_the_asked_share_of_every_row(ratio):
     assert not hidden[~batch.valid].any()
 
 
-@pytest.mark.parametrize("name", list(lens.DAMAGES))
+@pytest.mark.parametrize("name", list(damage.DAMAGES))
 @pytest.mark.parametrize("bridge", ["linear", "embedding"])
 def test_damage_at_zero_changes_nothing_and_at_one_everything(name, bridge):
     net, x = network(bridge), tokens().x
     with torch.no_grad():
         clean = net(x).denoiser
-        with lens.damaged(net, name, 0.0, seed=0):
+        with damage.damaged(net, name, 0.0, seed=0):
             assert torch.allclose(net(x).denoiser, clean, atol=1e-6)
-        with lens.damaged(net, name, 1.0, seed=0):
+        with damage.damaged(net, name, 1.0, seed=0):
             assert not torch.allclose(net(x).denoiser, clean, atol=1e-3)
         assert torch.equal(net(x).denoiser, clean), "it is over"
 
@@ -71,7 +71,7 @@ def test_forced_tokens_are_what_the_head_reads():
     net = network()
     net.anchor_head.weight.data = torch.nn.functional.normalize(net.anchor_head.weight.data, dim=1)
     h = torch.randn(3, 8, 16, generator=torch.Generator().manual_seed(5))
-    forced = lens.wrong(h, net.anchor_head, 1.0, torch.Generator().manual_seed(2))
+    forced = damage.wrong(h, net.anchor_head, 1.0, torch.Generator().manual_seed(2))
     drawn = torch.randint(258, (3, 8), generator=torch.Generator().manual_seed(2))
     assert torch.equal((forced @ net.anchor_head.weight.T).argmax(dim=-1), drawn)
     assert torch.allclose(forced.norm(dim=-1), h.norm(dim=-1), atol=1e-4)
@@ -80,16 +80,17 @@ def test_forced_tokens_are_what_the_head_reads():
 def test_bands_of_frequency_have_equal_weight():
     x = torch.tensor([[0] * 10 + [1] * 5 + [2] * 3 + [3, 4]])
     batch = Batch(x, torch.ones_like(x, dtype=torch.bool))
-    found = lens.bands([batch], Anchors(AnchorConfig(tau=3), byte_vocab()), None, count=2)
-    assert [b["different_tokens"] for b in found] == [1, 4]
-    assert [b["share_anchors"] for b in found] == [0.0, 0.5]
+    rule = Anchors(AnchorConfig(tau=3), byte_vocab())
+    found = lens.Lens([batch], rule, None, 257).bands(count=2)
+    assert [b.different_tokens for b in found] == [1, 4]
+    assert [b.share_anchors for b in found] == [0.0, 0.5]
 
 
 def test_an_empty_band_says_so():
     x = torch.tensor([[1, 1, 1, 1, 1, 1, 2, 3]])
     batch = Batch(x, torch.ones_like(x, dtype=torch.bool))
-    found = lens.bands([batch], Anchors(AnchorConfig(), byte_vocab()), None)
-    assert None in [b["share_anchors"] for b in found]
+    found = lens.Lens([batch], Anchors(AnchorConfig(), byte_vocab()), None, 257).bands()
+    assert None in [b.share_anchors for b in found]
 
 
 def test_padding_is_not_seen():
@@ -97,10 +98,7 @@ def test_padding_is_not_seen():
     batch.valid[:, 5:] = False
     other = Batch(torch.where(batch.valid, batch.x, 3), batch.valid)
     rule = Anchors(AnchorConfig(), byte_vocab())
-    a, b = (
-        lens.by_ratio({"d": net}, [x], rule, None, 257, [0.5], 0, "cpu", "fp32")
-        for x in (batch, other)
-    )
+    a, b = (lens.Lens([x], rule, None, 257).by_ratio({"d": net}, (0.5,)) for x in (batch, other))
     assert a == b
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import adlm
-from adlm.commands.likelihood import DataChoice, start
+from adlm.commands.eval_likelihood import eval_likelihood
 from adlm.config import DataConfig, OptimConfig
 from adlm.data.cache import TokenStore
 from adlm.data.corpus import open_rows
@@ -20,10 +20,10 @@ from adlm.data.lengths import Lengths
 from adlm.data.pack import pack
 from adlm.data.vocab import byte_vocab
 from adlm.errors import UserError
-from adlm.eval.likelihood import length_nats
+from adlm.eval.likelihood import DataChoice, LikelihoodSettings
 from adlm.models import checkpoint
 from adlm.models.hub import load_model
-from adlm.objectives.likelihood import Likelihood, evaluator, row_noise, score, spread
+from adlm.objectives.likelihood import Likelihood, evaluator, length_nats, row_noise, score, spread
 from adlm.train.run import train
 from tests.conftest import make_config
 
@@ -162,7 +162,9 @@ def test_row_noise_depends_on_row_and_seed_alone():
 
 @pytest.mark.parametrize("objective", ["ar", "mdlm"])
 def test_the_result_file_says_everything(runs, objective, tmp_path, capsys):
-    start(str(runs / objective), out=str(tmp_path / "r.json"), draws=2, device="cpu")
+    eval_likelihood(
+        str(runs / objective), LikelihoodSettings(draws=2, device="cpu"), str(tmp_path / "r.json")
+    )
     result = json.loads((tmp_path / "r.json").read_text())
     wanted = (
         "nll_per_token ppl bits_per_byte se_nll se_ppl se_monte_carlo tokens bytes draws exact "
@@ -222,7 +224,9 @@ def test_document_rows_say_that_the_length_is_given(sevens, tmp_path, capsys):
     found = {}
     for objective in ("ar", "mdlm"):
         out = tmp_path / f"{objective}.json"
-        start(str(sevens / objective), out=str(out), device="cpu", draws=8)
+        eval_likelihood(
+            str(sevens / objective), LikelihoodSettings(device="cpu", draws=8), str(out)
+        )
         found[objective] = json.loads(out.read_text())
     assert "with the lengths coded: PPL ≤" in capsys.readouterr().out
     ours, ar = found["mdlm"], found["ar"]
@@ -269,7 +273,8 @@ def test_a_training_that_leaves_times_out_gives_no_bound(runs, tmp_path, capsys)
     train(replace(config, process=process), tmp_path / "run")
     for estimator in ("recipe", "auto"):
         out = tmp_path / f"{estimator}.json"
-        start(str(tmp_path / "run"), out=str(out), estimator=estimator, device="cpu", limit=4)
+        settings = LikelihoodSettings(estimator=estimator, device="cpu", limit=4)
+        eval_likelihood(str(tmp_path / "run"), settings, str(out))
         result, shown = json.loads(out.read_text()), capsys.readouterr().out
         is_bound = estimator == "auto"
         assert result["bound"] == is_bound
@@ -282,6 +287,6 @@ def test_a_training_that_leaves_times_out_gives_no_bound(runs, tmp_path, capsys)
 def test_settings_that_do_not_fit_the_checkpoint(runs):
     run = str(runs / "mdlm")
     with pytest.raises(UserError, match="not the checkpoint's"):
-        start(run, DataChoice(tokenizer="bpe:300"))
+        eval_likelihood(run, LikelihoodSettings(data=DataChoice(tokenizer="bpe:300")))
     with pytest.raises(UserError, match="beyond the 16 tokens"):
-        start(run, DataChoice(length=64))
+        eval_likelihood(run, LikelihoodSettings(data=DataChoice(length=64)))

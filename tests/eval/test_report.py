@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 
 from adlm.cli import main
 from adlm.train.run import train
 from tests.conftest import make_config, small_corpus
+
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +64,10 @@ def test_a_run_that_was_stopped_is_said_to_be(run, tmp_path):
     [
         ("not json", "is not a JSON file"),
         ("[1]", "it holds no object"),
-        ('{"command": "eval zeroshot"}', "is not a whole result of 'eval zeroshot'"),
+        ('{"command": "eval zeroshot"}', "is not a result of 'eval zeroshot'"),
+        ('{"study": "x", "rows": [{"row": 5}]}', "is not a result of 'study'"),
+        ('{"command": "quickstart", "rows": {}}', "cannot be shown"),
+        ("[" * 100_000, "is not a JSON file"),
     ],
 )
 def test_a_broken_file_is_one_sentence(tmp_path, capsys, content, says):
@@ -70,6 +76,49 @@ def test_a_broken_file_is_one_sentence(tmp_path, capsys, content, says):
     assert main(["report", str(file), "--out", str(tmp_path / "r.html")]) == 2
     assert says in capsys.readouterr().err
     assert not (tmp_path / "r.html").exists()
+
+
+def test_what_is_damaged_is_left_out_and_said(run, tmp_path, capsys):
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    (copy / "eval" / "cut.json").write_text('{"command": "eval')
+    (copy / "config.json").write_text("{")
+    strange = tmp_path / "strange"
+    strange.mkdir()
+    (strange / "metrics.jsonl").write_text('{"step": 1, "tokens": "many", "loss": {}}\n')
+    words = ["report", str(copy), str(strange), str(run)]
+    assert main([*words, "--out", str(tmp_path / "r.html")]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    page = (tmp_path / "r.html").read_text()
+    assert page.count("Training: run") == 1  # of the whole one
+    assert page.count("Likelihood") == 2
+    assert "<h2>Left out</h2>" in page
+    for name in ("cut.json", "config.json", "metrics.jsonl"):
+        assert name in said
+        assert name in page
+
+
+def test_the_markdown_is_escaped(tmp_path):
+    evil = "a | b <img src=x> [click](javascript:x) ![see](http://x) *loud*"
+    values = {"command": "no such command", "field": evil, "more": "`code | <b>`"}
+    (tmp_path / "x.json").write_text(json.dumps(values))
+    words = ["report", str(tmp_path / "x.json"), "--out", str(tmp_path / "r.html")]
+    assert main([*words, "--title", "# <b>"]) == 0
+    said = (tmp_path / "r.md").read_text()
+    assert said.startswith("# \\# &lt;b&gt;\n")
+    assert r"a \| b &lt;img src=x&gt; \[click\](javascript:x) !\[see\](http://x) \*loud\*" in said
+    assert r"| more | `code \| <b>` |" in said
+    page = (tmp_path / "r.html").read_text()
+    assert "<img src=x>" not in page
+    assert "<code>code | &lt;b&gt;</code>" in page
+
+
+def test_every_result_of_the_repository_is_shown(tmp_path):
+    files = [str(p) for p in sorted(RESULTS.glob("*.json"))]
+    assert main(["report", *files, "--out", str(tmp_path / "r.html")]) == 0
+    page = (tmp_path / "r.html").read_text()
+    assert page.count("<section>") == len(files)
+    assert "Left out" not in page
 
 
 def test_missing_things_are_named(tmp_path, capsys):
@@ -112,6 +161,12 @@ ROW = {
     "sound_traces": None,
     "anchor_recall": 0.5,
     "seeds": [0, 1],
+    "accuracy": [0.7, 0.8],
+    "items": 100,
+    "seconds": 1.0,
+    "training_tokens": 10,
+    "data_hash": "0",
+    "plan": {},
     "source": "generated",
 }
 

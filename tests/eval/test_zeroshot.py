@@ -70,8 +70,8 @@ def test_missing_sets_are_named_and_a_second_run_does_nothing_again(
     assert "is empty" in first["skipped"]["lambada"]
     assert "source" in first["skipped"]["scitldr"]
     assert "no arxiv/valid.jsonl" in first["skipped"]["arxiv"]
-    assert "skipped arxiv" in capsys.readouterr().out
-    monkeypatch.setattr("adlm.commands.zeroshot.score", lambda *a: pytest.fail("scored twice"))
+    assert "Skipped arxiv" in capsys.readouterr().out
+    monkeypatch.setattr("adlm.eval.zeroshot.score", lambda *a: pytest.fail("scored twice"))
     assert main(words) == 0
     assert json.loads(out.read_text())["sets"] == first["sets"]
     assert main([*words, "--sets", "[arxiv]"]) == 2

@@ -9,22 +9,36 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from adlm.cli import main
-from adlm.commands.study import AXES
 from adlm.config import to_dict
 from adlm.errors import UserError
 from adlm.locks import hold
 from adlm.models.cost import flops_per_token, parameters, training_flops
 from adlm.models.size import match
+from adlm.reasoning.plan import Settings
 from adlm.recipes import recipe
 from adlm.recipes.anchoring import anchored
 from adlm.studies import ablate, anchoring, pool
+from adlm.studies.ablate import AXES
+from adlm.studies.language import LanguageStudy
 from adlm.studies.pool import Job
-from adlm.studies.runner import Study, differences, run, save, table
-from tests.conftest import make_config
+from adlm.studies.reasoning import ReasoningStudy, ReasoningStudyResult
+from adlm.studies.result import (
+    LearningCurve,
+    StudyPair,
+    StudyResult,
+    StudyRow,
+    differences,
+    interval,
+)
+from adlm.studies.runner import StudySettings, write
+from tests.conftest import make_config, small_corpus
+
+BEFORE = Path(__file__).parent / "before"  # made by the version before results were types
 
 
 @pytest.mark.parametrize("name", ["laptop-adlm", "laptop-a2r"])
@@ -91,24 +105,29 @@ def test_ablation_rows_differ_from_each_other():
         ablate.rows(["bridge=soft max"], 1000)
 
 
+def study_of(rows, seeds, home, **more):
+    return LanguageStudy(name="small", rows=rows, seeds=seeds, home=home, **more)
+
+
 def test_a_study_runs_and_is_not_done_twice(text_file, tmp_path, capsys):
     config = make_config(text_file, steps=4, eval_every=2)
     anchor = replace(config, objective="adlm", model=replace(config.model, anchor_blocks=1))
-    study = Study("small", {"MDLM": config, "ADLM": anchor}, {"MDLM": 1, "ADLM": 2}, tmp_path / "s")
-    result = run(study, workers=2)
-    save(study, result, tmp_path / "small.json")
-    assert [len(r["seeds"]) for r in result["rows"]] == [1, 2]
-    assert result["rows"][1]["test_ppl_sd"] > 0
-    assert len(result["rows"][0]["curve"]["tokens"]) == 2
+    study = study_of({"MDLM": config, "ADLM": anchor}, {"MDLM": 1, "ADLM": 2}, tmp_path / "s")
+    result = study.run(workers=2)
+    write(result, tmp_path / "small.json")
+    assert [len(r.seeds) for r in result.rows] == [1, 2]
+    assert result.rows[1].test_ppl_sd > 0
+    assert len(result.rows[0].curve.tokens) == 2
     assert "| ADLM |" in capsys.readouterr().out
     assert (tmp_path / "small.png").stat().st_size > 5_000
     assert json.loads((tmp_path / "small.json").read_text())["machine"]["torch"]
+    assert StudyResult.read(tmp_path / "small.json") == result
     written = [c.result.stat().st_mtime_ns for c in study.cells()]
-    again = run(study, workers=1)
+    again = study.run(workers=1)
     assert [c.result.stat().st_mtime_ns for c in study.cells()] == written
-    assert table(again) == table(result)
+    assert again.rows == result.rows
     elsewhere = replace(study, home=tmp_path / "t", before=tmp_path / "small.json")
-    assert table(run(elsewhere, workers=1)) == table(result)  # the file has all runs already
+    assert elsewhere.run(workers=1).rows == result.rows  # the file has all runs already
     assert not list((tmp_path / "t").glob("*seed*"))
     longer = replace(config, train=replace(config.train, steps=5))
     changed = replace(elsewhere, rows={"MDLM": longer, "ADLM": anchor})
@@ -118,16 +137,72 @@ def test_a_study_runs_and_is_not_done_twice(text_file, tmp_path, capsys):
         replace(changed, only=["ADML"]).left()
 
 
+def test_a_study_of_the_version_before_goes_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    small_corpus(tmp_path)
+    config = make_config("corpus.txt", steps=4, eval_every=2)
+    old = StudyResult.read(BEFORE / "study.json")
+    study = study_of({"MDLM": config}, {"MDLM": 2}, BEFORE / "study")
+    assert [(c.row, c.seed) for c in study.left()] == [("MDLM", 1)]
+    (row,) = study.gather().rows
+    assert row.runs == old.rows[0].runs[:1]  # read from the folder as from the file
+    assert (row.parameters, row.training_flops) == (
+        old.rows[0].parameters,
+        old.rows[0].training_flops,
+    )
+    assert not replace(study, home=tmp_path / "new", before=BEFORE / "study.json").left()
+
+
+def test_a_study_of_reasoning_of_the_version_before_goes_on():
+    small = {"items": 12, "valid": 2, "epochs": 3, "stages": 1, "batch": 6, "size": "pico"}
+    study = ReasoningStudy(
+        name="arithmetic",
+        home=BEFORE / "reasoning",
+        task="arithmetic",
+        methods=["cot"],
+        settings=Settings(precision="fp32", **small),
+        seeds=2,
+        tests=4,
+    )
+    assert [(c.row, c.seed) for c in study.left()] == [("cot", 1)]
+    old = ReasoningStudyResult.read(BEFORE / "reasoning.json")
+    (row,) = study.gather().rows
+    assert replace(row, plan={}) == replace(old.rows[0], plan={})
+
+
+def test_the_commands_share_one_list_of_settings():
+    with pytest.raises(UserError, match="--tokens must be at least 1"):
+        StudySettings(tokens=0)
+    with pytest.raises(UserError, match="--seeds must be at least 1"):
+        StudySettings(seeds=0)
+    study = anchoring.study(StudySettings(tokens=1000, seeds=2, only=["AR"]))
+    assert {c.row for c in study.left()} == {"AR"}
+    assert len(study.left()) == 2
+
+
+def row_of(name: str, seeds: list[int], ppl: list[float]) -> StudyRow:
+    curve = LearningCurve([], [], [])
+    return StudyRow(name, 1, 1, 1.0, seeds, ppl, 1.0, None, 1.0, False, curve, {})
+
+
 def test_rows_are_compared_seed_by_seed():
     rows = [
-        {"row": "A", "seeds": [0, 1, 2], "test_ppl": [9.0, 8.0, 7.0]},
-        {"row": "B", "seeds": [0, 2, 1], "test_ppl": [10.0, 10.0, 10.0]},
-        {"row": "C", "seeds": [1], "test_ppl": [5.0]},
+        row_of("A", [0, 1, 2], [9.0, 8.0, 7.0]),
+        row_of("B", [0, 2, 1], [10.0, 10.0, 10.0]),
+        row_of("C", [1], [5.0]),
     ]
     first, second = differences(rows, (("A", "B"), ("A", "C"), ("A", "not there")))
-    assert first["test_ppl"] == [-1.0, -2.0, -3.0]
-    assert first["ci95"] == pytest.approx([-2 - 4.303 / 3**0.5, -2 + 4.303 / 3**0.5])
-    assert second == {"row": "A", "against": "C", "test_ppl": [3.0], "ci95": None}
+    assert first.test_ppl == [-1.0, -2.0, -3.0]
+    half = 4.302652729911275 / 3**0.5  # Student's t at 97.5 %, two degrees of freedom
+    assert first.ci95 == pytest.approx((-2 - half, -2 + half))
+    assert second == StudyPair("A", "C", [3.0], None)
+
+
+def test_any_number_of_seeds_from_three_on_has_an_interval():
+    assert interval([1.0, 2.0]) is None
+    low, high = interval([0.0, 1.0] * 10)  # t(19) = 2.0930
+    assert (low + high) / 2 == pytest.approx(0.5)
+    assert (high - low) / 2 == pytest.approx(2.0930 * (0.25 * 20 / 19) ** 0.5 / 20**0.5, rel=1e-4)
 
 
 def test_peeking_at_a_study_runs_nothing(tmp_path, capsys):
@@ -170,17 +245,17 @@ def test_the_time_left_follows_how_long_runs_took(tmp_path):
 
 
 def test_two_studies_do_not_share_a_folder(text_file, tmp_path):
-    study = Study("s", {"MDLM": make_config(text_file)}, {"MDLM": 1}, tmp_path)
+    study = study_of({"MDLM": make_config(text_file)}, {"MDLM": 1}, tmp_path)
     with hold(tmp_path), pytest.raises(UserError, match="another process is training in"):
-        run(study, workers=1)
+        study.run(workers=1)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_study_that_is_told_to_stop_starts_no_further_run(text_file, tmp_path, number):
     code = (
         "import json, sys; from pathlib import Path; from adlm.config import from_dict;"
-        "from adlm.studies.runner import Study, run; c = from_dict(json.loads(sys.argv[1]));"
-        "run(Study('s', {'a': c}, {'a': 3}, Path(sys.argv[2])), 1)"
+        "from adlm.studies.language import LanguageStudy; c = from_dict(json.loads(sys.argv[1]));"
+        "LanguageStudy(name='s', rows={'a': c}, seeds={'a': 3}, home=Path(sys.argv[2])).run(1)"
     )
     config = make_config(text_file, steps=100_000)
     process = subprocess.Popen(

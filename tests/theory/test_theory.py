@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from adlm.commands.theory import start
+from adlm.commands.theory import theory
 from adlm.errors import UserError
 from adlm.process.reverse import Transition
 from adlm.theory.complexity import MODELS, curves, fit, loss, parameters, truth
@@ -72,7 +72,7 @@ def test_the_anchor_term_is_the_divergence_of_its_definition(sigma):
 def test_a_file_in_place_of_the_folder_is_refused_at_once(tmp_path):
     (tmp_path / "file").write_text("kept")
     with pytest.raises(UserError, match="is a file; it must be a folder"):
-        start(str(tmp_path / "file"))
+        theory(str(tmp_path / "file"))
 
 
 def test_models_that_see_more_have_a_lower_floor():
@@ -118,7 +118,7 @@ def test_em_never_raises_the_nll():
 
 
 def test_the_command_writes_tables_and_plots(tmp_path, capsys):
-    start(str(tmp_path))
+    theory(str(tmp_path))
     shown = capsys.readouterr().out
     assert "0.1125" in shown
     assert "unmasked with probability 0.5" in shown

@@ -1,0 +1,45 @@
+"""`adlm watch`."""
+
+from __future__ import annotations
+
+from adlm import api
+from adlm.config import check
+from adlm.samplers import template
+from adlm.samplers.generate import Settings
+from adlm.viz.terminal import play
+from adlm.viz.texts import save_trace
+
+
+def watch(
+    checkpoint_or_run: str,
+    text: str | None = None,
+    prompt: str = "",
+    length: int | None = None,
+    max_new_tokens: int | None = None,
+    settings: Settings = Settings(),
+    speed: float = 10.0,
+    trace: str | None = None,
+) -> None:
+    """See a text appear, anchors in colour.
+
+    Space pauses, the arrow keys go step by step, + and - change the speed, q leaves.
+
+    Args:
+        checkpoint_or_run: A checkpoint, or a run (its newest checkpoint is taken).
+        text: A text with holes to fill; without it a text is written after the prompt.
+        prompt: What the text begins with.
+        length: Tokens of the text, prompt included; the trained length by default.
+        max_new_tokens: Tokens after the prompt, instead of --length.
+        settings: How the text is written.
+        speed: Steps a second.
+        trace: Also write a page that replays the run, such as out.html.
+    """
+    check(settings.n == 1, "--n", settings.n, "1: one text is watched")
+    model = api.load(checkpoint_or_run, settings.device)
+    holes = template.holes(text, model.vocab) if text is not None else None
+    given = model.blank(prompt, length, max_new_tokens) if holes is None else holes
+    made, seen = model.record(given, settings)
+    play(seen, speed)
+    print(made.cost())
+    if trace:
+        save_trace(seen, trace)

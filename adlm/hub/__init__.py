@@ -1,0 +1,1 @@
+"""Models on the hub: exported folders, their cards, download and upload."""

@@ -1,0 +1,149 @@
+"""The model card: what the model is, what it was trained on, what was measured, what it is not."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from adlm.eval.report import of_file
+from adlm.models.checkpoint import Checkpoint
+from adlm.train.log import read
+from adlm.viz.page import Section, to_markdown
+
+KINDS = {
+    "ar": "an autoregressive language model",
+    "a2r": "an autoregressive language model behind an anchor network (A2R)",
+    "mdlm": "a masked diffusion language model (MDLM)",
+    "adlm": "a masked diffusion language model behind an anchor network (ADLM)",
+}
+MEASURED = ("eval likelihood", "eval zeroshot")
+MASKED = """tokens = AutoTokenizer.from_pretrained(name, trust_remote_code=True)
+model = AutoModelForMaskedLM.from_pretrained(name, trust_remote_code=True)
+given = tokens("The [MASK] of the union".replace("[MASK]", tokens.mask_token), return_tensors="pt")
+logits = model(given.input_ids).logits  # (1, L, V)"""
+CAUSAL = """tokens = AutoTokenizer.from_pretrained(name, trust_remote_code=True)
+model = AutoModelForCausalLM.from_pretrained(name, trust_remote_code=True)
+given = tokens("The state of", return_tensors="pt")
+print(tokens.decode(model.generate(given.input_ids, max_new_tokens=20, do_sample=True)[0]))"""
+
+
+def card(saved: Checkpoint, causal: bool) -> str:
+    """README.md of an exported folder, from the checkpoint and its run's own results."""
+    sections = [about(saved), *results(saved), use(causal), limits(saved, causal)]
+    tags = ["adlm", saved.config.objective, *([] if causal else ["masked-diffusion"])]
+    head = ["---", "library_name: transformers", "tags:", *(f"- {tag}" for tag in tags)]
+    head += [f"pipeline_tag: {'text-generation' if causal else 'fill-mask'}", "---", ""]
+    name = saved.run.resolve().name
+    return "\n".join(head) + to_markdown(sections, name)
+
+
+def about(saved: Checkpoint) -> Section:
+    """What it is and was trained on."""
+    config, data = saved.config, saved.config.data
+    size = sum(t.numel() for t in saved.weights().values())
+    if config.model.tied:  # the file has the matrix twice
+        size -= saved.vocab.size * config.model.width
+    rows = [
+        ["parameters", f"{size:,}"],
+        ["tokens in a row", f"{data.length:,}"],
+        ["vocabulary", f"{saved.vocab.size:,} tokens ({Path(data.tokenizer).name})"],
+        *training(saved),
+    ]
+    said = f"This is {KINDS[config.objective]}, made with adlm."
+    return Section("Model", ["", ""], rows, [said])
+
+
+def training(saved: Checkpoint) -> list[list[str]]:
+    """What it was trained on; of an imported one only where it came from is known."""
+    if found := origin(saved.path / "source.json"):
+        return [["imported from", found]]
+    config, records = saved.config, read(saved.run / "metrics.jsonl")
+    rows = [["trained on", plain_name(config.data.name)]]
+    seen = [r for r in records if "tokens" in r and saved.step and r["step"] <= saved.step]
+    if seen:
+        last, seed = seen[-1], config.train.seed
+        rows.append(
+            ["training tokens", f"{last['tokens']:,} in {last['step']:,} steps, seed {seed}"]
+        )
+    return rows
+
+
+def origin(path: Path) -> str:
+    """Where imported weights came from, in a few words; nothing where the file does not say it."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return f"{found['source']} ({found['format']}, {found['weights']})".replace("|", " ")
+    except (OSError, ValueError, TypeError, KeyError):
+        return ""
+
+
+def results(saved: Checkpoint) -> list[Section]:
+    """What was measured of this very checkpoint; else the validation figure of its training."""
+    found = []
+    for path in sorted((saved.run / "eval").glob("*.json")):
+        try:
+            result = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            continue
+        own = isinstance(result, dict) and result.get("checkpoint_hash") == saved.hash
+        if own and result.get("command") in MEASURED:
+            found.append(anonymous(of_file(path), str(result.get("data") or "")))
+    if found:
+        return found
+    valid = [r for r in read(saved.run / "metrics.jsonl") if r.get("step") == saved.step]
+    valid = [r for r in valid if "valid_ppl" in r]
+    if not valid:
+        return [Section("Figures", notes=["Nothing was measured of this checkpoint."])]
+    ppl, error = valid[-1]["valid_ppl"], valid[-1].get("valid_se")
+    spread = f" ± {ppl * error:.2f}" if error else ""
+    bound = "" if saved.config.objective in ("ar", "a2r") else "≤ "
+    return [
+        Section(
+            "Figures",
+            ["data", "PPL"],
+            [[f"{plain_name(saved.config.data.name)} (valid)", f"{bound}{ppl:.2f}{spread}"]],
+            ["± is one standard error over the rows scored in training."],
+        )
+    ]
+
+
+def anonymous(section: Section, data: str) -> Section:
+    """The section with the name of its data in place of the path."""
+    rows = [[cell.replace(data, plain_name(data)) for cell in row] for row in section.rows]
+    title = section.title.replace(data, plain_name(data))
+    return replace(section, title=title, rows=rows)
+
+
+def plain_name(data: str) -> str:
+    """The name of a data set without the folders of this machine.
+
+    Example:
+        >>> plain_name("my/texts/a.txt"), plain_name("hf:org/set"), plain_name("sotu")
+        ('a.txt', 'hf:org/set', 'sotu')
+    """
+    return data if data.startswith("hf:") else Path(data).name
+
+
+def use(causal: bool) -> Section:
+    """How it is loaded."""
+    kind = "AutoModelForCausalLM" if causal else "AutoModelForMaskedLM"
+    lines = [f"from transformers import {kind}, AutoTokenizer", "", 'name = "..."  # this folder']
+    code = "\n".join(["```python", *lines, CAUSAL if causal else MASKED, "```"])
+    own = "```python\nimport adlm\n\nprint(adlm.load(name).generate(n=2))\n```"
+    plain = "With plain transformers (`modeling_adlm.py` is the network written out):"
+    return Section("Use", notes=[plain, code, "With adlm, which samples, fills and scores:", own])
+
+
+def limits(saved: Checkpoint, causal: bool) -> Section:
+    """What it is not."""
+    notes = [
+        f"It was trained on rows of {saved.config.data.length:,} tokens and is not tuned to follow "
+        "instructions. What it writes may be false or hurtful, as the text that it learned from."
+    ]
+    if not causal:
+        notes.append(
+            "A perplexity above is an upper bound. One pass gives the probability of each hidden "
+            "token by itself: a text is written in many passes, which adlm's samplers do."
+        )
+    return Section("Limits", notes=notes)

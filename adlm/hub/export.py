@@ -1,0 +1,113 @@
+"""A checkpoint as a folder for the hub, which transformers and adlm both load.
+
+config.json  generation_config.json  tokenizer.json  tokenizer_config.json
+model.safetensors                       the tensors, under adlm's own names
+configuration_adlm.py  modeling_adlm.py the network written out for transformers
+README.md                               the model card
+vocab.json  lengths.json  manifest.json what adlm reads besides
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from adlm import __version__, registry
+from adlm.config import Config, to_dict
+from adlm.data.vocab import Vocab
+from adlm.errors import UserError
+from adlm.hub.card import card, plain_name
+from adlm.models import checkpoint
+from adlm.models.checkpoint import Checkpoint
+
+PLAIN = Path(__file__).parent / "plain"
+CODE = ("configuration_adlm.py", "modeling_adlm.py")
+# what its owner may edit on the hub
+FREE = ("README.md", "generation_config.json", "tokenizer_config.json", *CODE)
+KINDS = ("ar", "a2r", "mdlm", "adlm")
+
+
+def export(saved: Checkpoint, folder: Path) -> list[Path]:
+    """Write the folder, whole or not at all; returns its files."""
+    kind = saved.config.objective
+    if kind not in KINDS:
+        raise UserError(
+            f"{saved.path} is a model of {kind}: transformers gets those of {', '.join(KINDS)}"
+        )
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"--to {folder} is there already: name a new or an empty folder")
+    causal: bool = registry.lookup("objective", kind).causal
+    with checkpoint.whole(folder, FREE) as work:
+        for name in ("tokenizer.json", "vocab.json", "lengths.json", "source.json"):
+            if (saved.path / name).is_file():
+                shutil.copy(saved.path / name, work)
+        checkpoint.write_tensors(work, saved.weights(), saved.counts(), {"format": "pt"})
+        for name in CODE:
+            shutil.copy(PLAIN / name, work)
+        texts = {
+            "config.json": config(saved, causal),
+            "generation_config.json": generation(saved.vocab),
+            "tokenizer_config.json": tokenizer(saved.vocab, saved.config.data.length),
+        }
+        for name, values in texts.items():
+            (work / name).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+        (work / "README.md").write_text(card(saved, causal), encoding="utf-8")
+    return sorted(folder.iterdir())
+
+
+def config(saved: Checkpoint, causal: bool) -> dict[str, Any]:
+    """config.json: transformers' fields, and ours under `adlm`."""
+    kind, vocab = "ForCausalLM" if causal else "ForMaskedLM", saved.vocab
+    return {
+        "model_type": "adlm",
+        "architectures": [f"Adlm{kind}"],
+        "auto_map": {
+            "AutoConfig": "configuration_adlm.AdlmConfig",
+            f"AutoModel{kind}": f"modeling_adlm.Adlm{kind}",
+        },
+        "dtype": "float32",
+        "vocab_size": vocab.size,
+        "causal": causal,
+        "mask_token_id": vocab.mask,
+        "bos_token_id": vocab.bos,
+        "eos_token_id": vocab.eos,
+        "pad_token_id": vocab.pad,
+        "tie_word_embeddings": saved.config.model.tied or saved.config.model.shared,
+        "adlm_version": __version__,
+        "adlm": to_dict(public(saved.config)),
+    }
+
+
+def public(config: Config) -> Config:
+    """The configuration without the folders of this machine."""
+    data = config.data
+    tokenizer = data.tokenizer if Path(data.tokenizer).suffix == "" else "tokenizer.json"
+    return replace(
+        config, data=replace(data, name=plain_name(data.name), tokenizer=tokenizer, dir=None)
+    )
+
+
+def generation(vocab: Vocab) -> dict[str, Any]:
+    """generation_config.json: the mask is never written."""
+    return {
+        "bos_token_id": vocab.bos,
+        "eos_token_id": vocab.eos,
+        "pad_token_id": vocab.pad,
+        "suppress_tokens": [vocab.mask],
+        "use_cache": False,
+    }
+
+
+def tokenizer(vocab: Vocab, length: int) -> dict[str, Any]:
+    """tokenizer_config.json: which tokens are special."""
+    ids = {"mask": vocab.mask, "bos": vocab.bos, "eos": vocab.eos, "pad": vocab.pad}
+    named = {f"{role}_token": vocab.tokenizer.id_to_token(token) for role, token in ids.items()}
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": length,
+        "clean_up_tokenization_spaces": False,
+        **named,
+    }

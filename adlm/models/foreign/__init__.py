@@ -1,0 +1,1 @@
+"""Weights of other projects: one file for each published format."""

@@ -1,0 +1,40 @@
+"""Our own folders: what `adlm export` writes, also after transformers has saved it again."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from adlm.config import Config, from_dict
+from adlm.errors import UserError
+from adlm.models import checkpoint
+from adlm.models.foreign.base import Format, take
+from adlm.models.foreign.source import Source
+from adlm.registry import register
+
+
+@register("foreign", "own")
+class Own(Format):
+    """The names are ours; a tied matrix may be there once."""
+
+    def recognise(self, source: Source) -> bool:
+        manifest = (source.path / checkpoint.MANIFEST).is_file()
+        return manifest or source.config.get("model_type") == "adlm"
+
+    def config(self, source: Source) -> Config:
+        if (source.path / checkpoint.MANIFEST).is_file():
+            return checkpoint.load(source.path).config
+        try:
+            return from_dict(source.config["adlm"])
+        except (KeyError, TypeError) as error:
+            raise UserError(f"{source.path / 'config.json'} is damaged ({error!r})") from None
+
+    def names(self, source: Source) -> dict[str, str]:
+        return {name: name for name in source.tensors}
+
+    def tensors(self, source: Source) -> dict[str, Tensor]:
+        model = self.config(source).model
+        found = {k: t for k, t in source.tensors.items() if not k.startswith(checkpoint.COUNTS)}
+        twins = {"head.weight": model.tied, "anchor_head.weight": model.shared}
+        for name in (n for n, tied in twins.items() if tied):
+            found.setdefault(name, take(source, "embed.weight"))
+        return found

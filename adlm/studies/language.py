@@ -1,0 +1,174 @@
+"""A study of language models: configurations at equal tokens, over seeds.
+
+A finished run is one whose figures are in the study's folder, or in an earlier result file with the
+same configuration: a study that others have published can be gone on with, seed by seed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from adlm import device as devices
+from adlm.config import Config, from_dict, to_dict
+from adlm.data.corpus import open_vocab
+from adlm.measure import step_rate
+from adlm.models.cost import parameters, training_flops
+from adlm.studies import pool, worker
+from adlm.studies.result import (
+    MOST_LINES,
+    RunFigures,
+    StudyResult,
+    StudyRow,
+    differences,
+    learning_curve,
+)
+from adlm.studies.runner import Cell, Study, StudySettings
+from adlm.studies.worker import DRAWS, TEST_ROWS, VALID, VALID_ROWS
+from adlm.train.log import read
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageStudy(Study):
+    """A question put to several configurations."""
+
+    rows: dict[str, Config]
+    seeds: dict[str, int]  # row -> number of seeds
+    pairs: tuple[tuple[str, str], ...] = ()  # rows to be compared seed by seed
+    shown: tuple[str, ...] = ()  # rows of the picture, at most six; the first six by default
+    before: Path | None = None  # an earlier result file, whose runs are not done again
+    tokens: int = 0  # training tokens of a row, where the rows were made for one number
+    module: ClassVar[str] = worker.__name__
+
+    def cells(self) -> list[Cell]:
+        out = []
+        for seed in range(max(self.seeds.values())):
+            for row, config in self.rows.items():
+                if seed < self.seeds[row]:
+                    seeded = replace(config, train=replace(config.train, seed=seed))
+                    label = "".join(c if c.isalnum() else "-" for c in row)
+                    folder = self.home / f"{label}-seed{seed}"
+                    out.append(Cell(row, seed, folder, [to_dict(seeded)]))
+        return out
+
+    def found(self) -> dict[tuple[str, int], RunFigures]:
+        known = earlier(self.before, self.rows) if self.before else {}
+        return {**known, **{(c.row, c.seed): figures(c) for c in self.cells() if done(c)}}
+
+    def seconds(self, row: str) -> float:
+        """From a real step; a scored token costs about a third of a trained one."""
+        config = self.rows[row]
+        device = devices.pick(config.train.device)
+        precision = devices.precision(config.train.precision, device)
+        rate = step_rate(config, open_vocab(config.data), device, precision)
+        train = config.train
+        scored = train.steps // (train.eval_every or train.steps) * train.eval_rows
+        scored += (TEST_ROWS + VALID_ROWS) * DRAWS
+        return (tokens_of(config) + scored * config.data.length / 3) / rate
+
+    def gather(self) -> StudyResult:
+        found = self.found()
+        first = next(iter(self.rows.values()))
+        size = open_vocab(first.data).size
+        rows = []
+        for row, config in self.rows.items():
+            runs = {seed: found[name, seed] for name, seed in sorted(found) if name == row}
+            if runs:
+                rows.append(over_seeds(row, config, size, runs))
+        if not rows:
+            raise self.none_done()
+        names = [r.row for r in rows if not self.shown or r.row in self.shown]
+        result = StudyResult(
+            study=self.name,
+            tokens=self.tokens,
+            rows=rows,
+            pairs=differences(rows, self.pairs),
+            shown=names[:MOST_LINES],
+        )
+        device = devices.pick()
+        return result.stamped(device, devices.precision(first.train.precision, device))
+
+
+def make_study(
+    name: str,
+    rows: dict[str, Config],
+    settings: StudySettings,
+    pairs: tuple[tuple[str, str], ...] = (),
+    shown: tuple[str, ...] = (),
+) -> LanguageStudy:
+    """The study that a command's settings ask for."""
+    return LanguageStudy(
+        name=name,
+        home=Path(settings.home),
+        only=settings.only or (),
+        rows=rows,
+        seeds=dict.fromkeys(rows, settings.seeds),
+        pairs=pairs,
+        shown=shown,
+        before=Path(settings.out),
+        tokens=settings.tokens,
+    )
+
+
+def tokens_of(config: Config) -> int:
+    """Training tokens of a configuration."""
+    return config.train.steps * config.train.batch * config.data.length
+
+
+def over_seeds(row: str, config: Config, size: int, runs: dict[int, RunFigures]) -> StudyRow:
+    """A row of the table; `size` is the vocabulary's."""
+    ppl = [run.test_ppl for run in runs.values()]
+    return StudyRow(
+        row,
+        parameters(config, size),
+        tokens_of(config),
+        tokens_of(config) * training_flops(config, size),
+        list(runs),
+        ppl,
+        float(np.mean(ppl)),
+        float(np.std(ppl, ddof=1)) if len(ppl) > 1 else None,
+        float(np.mean([run.valid_ppl for run in runs.values()])),
+        next(iter(runs.values())).exact,
+        learning_curve(list(runs.values())),
+        to_dict(config),
+        list(runs.values()),
+    )
+
+
+def done(cell: Cell) -> bool:
+    """Has this very configuration been run to its end?"""
+    config: Config = from_dict(cell.given[0])
+    return pool.finished(cell.folder, lambda stored: from_dict(stored["config"]) == config)
+
+
+def figures(cell: Cell) -> RunFigures:
+    """The figures of a run in the study's folder."""
+    test = json.loads(cell.result.read_text(encoding="utf-8"))
+    valid = json.loads((cell.folder / VALID).read_text(encoding="utf-8"))
+    log = [r for r in read(cell.folder / "metrics.jsonl") if "valid_nll" in r]
+    return RunFigures(
+        test["ppl"],
+        test["se_ppl"],
+        valid["ppl"],
+        test["exact"],
+        test["data_hash"],
+        [r["tokens"] for r in log],
+        [r["valid_nll"] for r in log],
+    )
+
+
+def earlier(path: Path, rows: dict[str, Config]) -> dict[tuple[str, int], RunFigures]:
+    """The figures of runs in a result file whose configuration is that of the row today."""
+    if not path.is_file():
+        return {}
+    stored = StudyResult.read(path)
+    return {
+        (row.row, seed): kept
+        for row in stored.rows
+        if row.row in rows and from_dict(row.config) == rows[row.row]
+        for seed, kept in zip(row.seeds, row.runs, strict=False)
+    }

@@ -1,0 +1,180 @@
+"""Values from outside, from the command line or a file: converted to their type or refused.
+
+`msgspec` converts; the sentence that refuses says what would be right in plain words.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from adlm.errors import UserError
+
+PLAIN = {
+    int: "a whole number",
+    float: "a finite number",
+    bool: "true or false",
+    str: "a text",
+    dict: "names with values, such as {name: 1}",
+}
+MOST = 60  # characters of a wrong value that a sentence repeats
+
+
+def check(ok: bool, name: str, value: object, right: str) -> None:
+    """Raise UserError on the field `name` unless ok."""
+    if not ok:
+        raise UserError(f"{name} must be {right}, found {short(value)}")
+
+
+def check_sizes(config: Any, prefix: str, least: int, **most: int) -> None:
+    """Raise UserError unless each field named in `most` is None, or from `least` to that number."""
+    for name, limit in most.items():
+        if (value := getattr(config, name)) is not None:
+            check(value >= least, prefix + name, value, f"at least {least}")
+            check(value <= limit, prefix + name, value, f"at most {limit:,}")
+
+
+def typed(value: Any, kind: Any, name: str, strict: bool = True) -> Any:
+    """Return the value as `kind`, or raise UserError; unless `strict`, '5' may stand for 5.
+
+    Example:
+        >>> typed("5", int | None, "steps", strict=False), typed([0.9, 1], list[float], "betas")
+        (5, [0.9, 1.0])
+        >>> typed(16.0, int, "model.width")
+        Traceback (most recent call last):
+        adlm.errors.UserError: model.width must be a whole number, found 16.0
+    """
+    try:
+        made = msgspec.convert(value, kind, strict=strict)
+    except msgspec.ValidationError:
+        made = math.nan
+    items = made if isinstance(made, list | tuple) else [made]
+    wrong = any(isinstance(item, float) and not math.isfinite(item) for item in items)
+    check(not wrong, name, value, described(kind))
+    return made
+
+
+def read_plain(path: Path) -> Any:
+    """Read the plain types of a JSON file, or raise UserError."""
+    try:
+        return msgspec.json.decode(path.read_bytes())  # refuses NaN and Infinity
+    except (OSError, msgspec.DecodeError, RecursionError) as error:
+        raise UserError(f"{path} is damaged ({error})") from None
+
+
+def read_object(path: Path, cls: type) -> Any:
+    """Read a dataclass object from a JSON file, or raise UserError."""
+    return typed_object(read_plain(path), cls, path)
+
+
+def typed_object(values: Any, cls: type, where: str | Path) -> Any:
+    """Return a dataclass object from plain JSON types, or raise UserError that names the file."""
+    check(isinstance(values, dict), str(where), values, "an object")
+    try:
+        return typed_fields(values, cls)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
+
+
+def typed_fields(values: Any, cls: type, prefix: str = "") -> Any:
+    """Return an object of a dataclass from plain JSON types, or raise UserError.
+
+    What is not there has its default; a field is called by its dotted name.
+    """
+    check(isinstance(values, dict), prefix.rstrip("."), values, "an object")
+    if unknown := sorted(set(values) - {f.name for f in fields(cls)}):
+        raise UserError(f"it has a field '{prefix}{unknown[0]}' that this version does not know")
+    needed = {f.name for f in fields(cls) if f.default is f.default_factory is MISSING}
+    if missing := sorted(needed - set(values)):
+        raise UserError(f"it lacks the field '{prefix}{missing[0]}'")
+    made, kinds = {}, get_type_hints(cls)
+    for name, value in values.items():
+        if is_dataclass(kind := kinds[name]):
+            made[name] = typed_fields(value, kind, f"{prefix}{name}.")  # type: ignore[arg-type]
+        else:
+            made[name] = typed(value, kind, prefix + name)
+    return cls(**made)
+
+
+def from_words(words: str | list[str], kind: Any, name: str) -> Any:
+    """Return the value that words on the command line stand for, or raise UserError.
+
+    Example:
+        >>> from_words("[2, 4]", list[int] | None, "steps"), from_words("null", str | None, "dir")
+        ([2, 4], None)
+        >>> from_words("{nodes: 10, deep: true}", dict[str, int | bool], "knobs")
+        {'nodes': 10, 'deep': True}
+    """
+    if words == "null" and NoneType in get_args(kind):
+        return None
+    form = get_origin(bare(kind))
+    if form not in (list, tuple, dict):
+        return typed(words, kind, name, strict=False)
+    items = [words] if isinstance(words, str) else words
+    if len(items) == 1 and items[0].strip().startswith(("[", "(", "{")):
+        items = [unquoted(part) for part in items[0].strip()[1:-1].split(",") if part.strip()]
+    if form is not dict or not all(":" in item for item in items):
+        return typed(items, kind, name, strict=False)
+    pairs = [item.partition(":") for item in items]
+    return typed({unquoted(key): guess(unquoted(value)) for key, _, value in pairs}, kind, name)
+
+
+def guess(text: str) -> bool | int | float | str:
+    """Return the number or truth value that a text looks like, else the text.
+
+    Example:
+        >>> [guess(text) for text in ("3", "0.5", "true", "margin")]
+        [3, 0.5, True, 'margin']
+    """
+    for kind in (int, float, bool):
+        try:
+            return typed(text, kind, "", strict=False)
+        except UserError:
+            continue
+    return text
+
+
+def unquoted(text: str) -> str:
+    return text.strip().strip("'\"")
+
+
+def bare(kind: Any) -> Any:
+    """Return X of X | None.
+
+    Example:
+        >>> bare(list[int] | None), bare(int)
+        (list[int], <class 'int'>)
+    """
+    if get_origin(kind) not in (Union, UnionType):
+        return kind
+    rest = [part for part in get_args(kind) if part is not NoneType]
+    return rest[0] if len(rest) == 1 else kind
+
+
+def described(kind: Any) -> str:
+    """Say what a value of a type looks like.
+
+    Example:
+        >>> described(Literal["adamw", "muon"]), described(tuple[float, float])
+        ("one of 'adamw', 'muon'", 'a list of 2, each a finite number')
+    """
+    kind = bare(kind)
+    form, parts = get_origin(kind), get_args(kind)
+    if form is Literal:
+        return f"one of {', '.join(map(repr, parts))}"
+    if form is list:
+        return f"a list, each item {described(parts[0])}"
+    if form is tuple:
+        return f"a list of {len(parts)}, each {described(parts[0])}"
+    return PLAIN.get(form or kind, getattr(kind, "__name__", str(kind)))
+
+
+def short(value: Any) -> str:
+    """Show a value, cut where it is long."""
+    shown = repr(value)
+    return shown if len(shown) <= MOST else f"{shown[:MOST]}..."

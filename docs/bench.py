@@ -1,0 +1,157 @@
+"""The files that benchmarks/*.py write, as types: what each shows and how it was made."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from typing import ClassVar
+
+from adlm.results import Result
+from adlm.viz.page import Section
+
+
+@dataclass(frozen=True)
+class StepRate:
+    """One size of model at one length of rows."""
+
+    size: str
+    precision: str
+    length: int
+    tokens_per_s: float
+    gflops: float
+    matmul_peak_gflops: float
+    share_of_peak: float
+    peak_memory_mib: float
+    isa: str = ""
+    update_share_of_time: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainStepBench(Result):
+    """benchmarks/train_step.py."""
+
+    command: ClassVar[str] = "bench-train-step"
+    rows: list[StepRate]
+
+    def section(self, name: str) -> Section:
+        rows = [
+            [
+                r.size,
+                f"{r.precision}{', AVX2' * (r.isa == 'avx2')}",
+                str(r.length),
+                f"{r.tokens_per_s:,.0f}",
+                f"{r.gflops:,.0f} of {r.matmul_peak_gflops:,.0f}",
+                f"{r.share_of_peak:.0%}",
+                "left out" if r.update_share_of_time is None else f"{r.update_share_of_time:.0%}",
+                f"{r.peak_memory_mib:,.0f}",
+            ]
+            for r in self.rows
+        ]
+        header = ["size", "precision", "L", "tokens/s", "GFLOP/s of the peak", "share"]
+        note = (
+            "`python benchmarks/train_step.py --compile`: one MDLM step, the optimiser's update "
+            "included where its share of the time stands, against the matrix-product peak of the "
+            "same run; rows of L and 4 L, as many tokens; AVX2: without AVX-512 and bf16 units."
+        )
+        return Section("Training step", [*header, "the update's time", "peak MiB"], rows, [note])
+
+
+@dataclass(frozen=True)
+class AgainstLiteral:
+    """A folded model beside the literal one."""
+
+    as_fast: float
+    by_flops: float
+    memory: float
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Training or inference, by model."""
+
+    seconds: dict[str, list[float]]
+    peak_memory_mib: dict[str, float]
+    memory_rows: int
+    flops: dict[str, int]
+    against_literal: dict[str, AgainstLiteral]
+    time_of_plain: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnchoredStepBench(Result):
+    """benchmarks/anchored_step.py."""
+
+    command: ClassVar[str] = "bench-anchored-step"
+    rows: int
+    phases: dict[str, Phase]
+
+    def section(self, name: str) -> Section:
+        rows, notes = [], []
+        for phase, found in self.phases.items():
+            for model, times in found.seconds.items():
+                time = f"{statistics.median(times):.1f} ({min(times):.1f} to {max(times):.1f})"
+                work, memory = found.flops[model] / 1e12, found.peak_memory_mib[model]
+                rows.append([phase, model, time, f"{work:.2f}", f"{memory:,.0f}"])
+            said = [
+                f"{model} {pair.as_fast:.2f}x as fast as literal ({pair.by_flops:.2f}x by FLOPs) "
+                f"with {pair.memory:.2f} of its memory"
+                for model, pair in found.against_literal.items()
+            ]
+            plain = f"{found.time_of_plain:.2f}x the time of the plain model"
+            notes.append(f"{phase.capitalize()}: {'; '.join([*said, plain])}.")
+        each = [f"{f.memory_rows} for the memory of {p}" for p, f in self.phases.items()]
+        how = f"{self.rows} rows for the seconds, {', '.join(each)}; {self.precision}."
+        note = (
+            "`python benchmarks/anchored_step.py`: V 50258, d 768, 12 + 6 blocks, L 128; they take "
+            "turns, ratios are medians over rounds. Inference: folded and plain have the "
+            "denoiser's logits or log p at the masked half; literal has the anchor's and the "
+            "denoiser's logits at every position, and log p by both SUBS rules, as the published "
+            "forward does. Training: seconds of forward and backward; peak memory of a step with "
+            "AdamW's update and moments."
+        )
+        header = ["phase", "model", "seconds", "TFLOP", "peak MiB"]
+        return Section("Anchored step", header, rows, [how, *notes, note])
+
+
+@dataclass(frozen=True)
+class SamplingCase:
+    """One sampler."""
+
+    seconds: float
+    tokens_per_s: float
+    nfe: float
+    ms_per_pass: float
+    note: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingBench(Result):
+    """benchmarks/sampling.py."""
+
+    command: ClassVar[str] = "bench-sampling"
+    cases: dict[str, SamplingCase]
+    times_as_fast_as_literal: dict[str, float]
+
+    def section(self, name: str) -> Section:
+        rows = [
+            [
+                sampler,
+                f"{c.seconds:.1f}",
+                f"{c.tokens_per_s:,.1f}",
+                f"{c.nfe:.1f}",
+                f"{c.ms_per_pass:,.0f}",
+                c.note,
+            ]
+            for sampler, c in self.cases.items()
+        ]
+        ratios = self.times_as_fast_as_literal.items()
+        said = ", ".join(f"{sampler} {ratio:.1f}x" for sampler, ratio in ratios)
+        note = (
+            "`python benchmarks/sampling.py`: 12 blocks, d 768, V 50258, L 256, T 256, batch 8, "
+            "against the published loop written plainly."
+        )
+        header = ["sampler", "seconds", "tokens/s", "passes a row", "ms a pass", ""]
+        return Section("Sampling", header, rows, [f"As fast as literal: {said}.", note])
+
+
+BENCHES: tuple[type[Result], ...] = (TrainStepBench, AnchoredStepBench, SamplingBench)
