@@ -81,15 +81,18 @@ class ProcessConfig:
     """The forward process of a diffusion objective.
 
     Attributes:
-        schedule: Noise schedule alpha_t: log-linear, cosine, polynomial, polynomial:POWER, or one
-            of yours, module:Class.
+        schedule: Noise schedule alpha_t: log-linear, cosine, polynomial, polynomial:POWER,
+            geometric (SEDD's with uniform noise), or one of yours, module:Class.
+        kernel: What noise is: mask, uniform (any real token: UDLM, SEDD) or mixture:SHARE (GIDD,
+            with that share of real tokens at t = 1/2, in [0, 1)).
         masking: exact-k (same bound, less variance) or bernoulli (the published code's).
         times: How the times of a batch are drawn: stratified, antithetic, uniform, or
             bell:CENTRE:WIDTH (more often in the middle; not with the bound's weight).
         weight: What a row counts in training: bound (the bound is minimised), flat (every hidden
-            token alike) or clamp:MOST. Reported figures are the bound in any case.
-        steps: Discrete time steps T; 0 = continuous time.
-        eps: Smallest time that bernoulli masking draws; the training's own figure is then no bound.
+            token alike), clamp:MOST, or GIDD's dynamic. Reported figures are the bound in any case.
+        steps: Discrete time steps T (D3PM has them); 0 = continuous time.
+        eps: Smallest time that bernoulli masking draws (UDLM, SEDD and GIDD: also how far times
+            stay from 1); the training's own figure is then no bound.
         conditioned: Let the denoiser see the noise level (needs model.time).
         remask: Remasking probability sigma_t in the bound with discrete steps.
         block: Tokens in a block of block diffusion (bd3lm); it must divide data.length.
@@ -97,6 +100,7 @@ class ProcessConfig:
     """
 
     schedule: str = "log-linear"
+    kernel: str = "mask"
     masking: str = "exact-k"
     times: str = "stratified"
     weight: str = "bound"
@@ -245,8 +249,8 @@ class Config:
     """Everything that determines a run.
 
     Attributes:
-        objective: What is trained: ar, mdlm, bd3lm, or with an anchor network a2r, adlm,
-            adlm-bd3lm.
+        objective: What is trained: ar, mdlm, bd3lm, sedd, d3pm, udlm, gidd, or with an anchor
+            network a2r, adlm, adlm-bd3lm, adlm-sedd, adlm-d3pm, adlm-udlm, adlm-gidd.
         data: What is read.
         model: The network.
         process: The forward process.

@@ -45,6 +45,12 @@ def wide(device: str | torch.device) -> torch.device:
     return torch.device("cpu") if place.type in NO_FP64 else place
 
 
+def bring(x: torch.Tensor, device: str | torch.device) -> torch.Tensor:
+    """fp64 numbers to a device, as fp32 where it has none."""
+    narrow = torch.device(device).type in NO_FP64 and x.dtype == torch.float64
+    return (x.float() if narrow else x).to(device)
+
+
 def wait_for(device: str) -> None:
     """Wait until a GPU has done what it was told; a CPU always has."""
     if (kind := torch.device(device).type) != "cpu":

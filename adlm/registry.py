@@ -26,6 +26,7 @@ HOMES: dict[str, str | tuple[str, ...]] = {
     "times": "adlm.process",
     "weight": "adlm.process",
     "masking": "adlm.process",
+    "kernel": "adlm.process",
     "anchors": "adlm.process",
     "objective": "adlm.objectives",
     "sampler": "adlm.samplers",
@@ -142,14 +143,17 @@ def bring(kind: str, name: str) -> Any:
         raise UserError(f"the {kind} '{name}' cannot be imported: {reason}") from None
 
 
-def create(axis: str, spec: str, field: str, right: str) -> Any:
-    """Make what 'name' or 'name:number:number' names; `field` and `right` are for the sentence."""
+def create(axis: str, spec: str, field: str, right: str, *given: Any) -> Any:
+    """Make what 'name' or 'name:number:number' names, of `given` and the numbers.
+
+    `field` and `right` are for the sentence.
+    """
     name, *texts = spec.split(":")
     kind = lookup(axis, name)
     try:
         numbers = [float(text) for text in texts]
         if not all(map(math.isfinite, numbers)):
             raise ValueError
-        return kind(*numbers)
+        return kind(*given, *numbers)
     except (TypeError, ValueError):
         raise UserError(f"{field} '{spec[:40]}' must be {right}") from None

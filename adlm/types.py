@@ -5,7 +5,9 @@ Shape legend: B rows of a batch, L positions of a row, V vocabulary size, D widt
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,13 +43,17 @@ class Noise:
     t: Tensor  # (B,) times in (0, 1], or (B, blocks)
     u: Tensor  # (B, L) uniform in [0, 1)
     shift: Tensor | None = None  # (B,) uniform in [0, 1): which positions a thinned loss takes
+    token: Tensor | None = None  # (B, L) uniform in [0, 1): which real tokens noise is
 
     def __getitem__(self, part: slice) -> Noise:
-        return Noise(self.t[part], self.u[part], None if self.shift is None else self.shift[part])
+        return self._each(lambda x: x[part])
 
     def to(self, device: str) -> Noise:
-        shift = None if self.shift is None else self.shift.to(device)
-        return Noise(self.t.to(device), self.u.to(device), shift)
+        return self._each(lambda x: x.to(device))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Noise:
+        found: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        return Noise(**{name: None if x is None else change(x) for name, x in found.items()})
 
 
 @dataclass(frozen=True)

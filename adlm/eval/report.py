@@ -64,10 +64,8 @@ def of_file(path: Path) -> Section:
     """The section of one result file."""
     values = read_json(path)
     kind = command_of(values)
-    if kind in names("result"):
-        made = typed(kind, values, path)
-    else:
-        made = unknown(values, path)
+    known = kind in names("result")
+    made = typed(kind, values, path) if known else unknown(values, path)
     name = path.stem.removeprefix("eval-")
     if path.stem.startswith("eval-") and name not in made.title:  # which run's, among several
         made.title += f" ({name})"

@@ -62,7 +62,8 @@ def training_flops(config: Config, vocab_size: int) -> float:
     token were an anchor) while gamma is above 0, and the folding of the linear bridge.
     """
     share = head_share(config)
-    total = 3 * flops_per_token(config, vocab_size, share, share)
+    passes = registry.lookup("objective", config.objective).passes(config)
+    total = 3 * passes * flops_per_token(config, vocab_size, share, share)
     if config.model.anchor_blocks:
         width, anchor = config.model.width, config.anchor
         if anchor.gamma and anchor.rule != "none":
@@ -76,8 +77,7 @@ def training_flops(config: Config, vocab_size: int) -> float:
 
 def head_share(config: Config) -> float:
     """Share of positions whose logits the objective needs."""
-    causal = registry.lookup("objective", config.objective).causal
-    return 1.0 if causal else 0.5
+    return registry.lookup("objective", config.objective).head_share(config)
 
 
 def step_memory(config: Config, vocab_size: int, world: int = 1) -> int:

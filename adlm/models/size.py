@@ -82,7 +82,9 @@ def match(config: Config, vocab_size: int, by: str = "params") -> Config:
         >>> match(recipe("owt-adlm"), 50258, by="flops").model.width
         768
     """
-    plain = {"adlm": "mdlm", "a2r": "ar", "adlm-bd3lm": "bd3lm"}.get(config.objective)
+    plain = {"adlm": "mdlm", "a2r": "ar"}.get(config.objective)
+    if config.objective.startswith("adlm-"):
+        plain = config.objective.removeprefix("adlm-")
     if plain is None:
         raise UserError(f"only an anchored model can be matched, found '{config.objective}'")
     if by not in ("params", "flops"):

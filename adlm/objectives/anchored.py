@@ -81,14 +81,28 @@ class AnchoredObjective(Objective):
     def loss(self, h: Tensor, head: nn.Linear, view: View) -> tuple[Tensor, Tensor]:
         return self.base.loss(h, head, view)
 
+    def aside(self, model: Denoiser, batch: Batch) -> tuple[Tensor, Tensor] | None:
+        return self.base.aside(model, batch)
+
+    @classmethod
+    def for_scoring(cls, config: Config) -> Config:
+        return cls.base_class.for_scoring(config)
+
+    @classmethod
+    def head_share(cls, config: Config) -> float:
+        return cls.base_class.head_share(config)
+
+    @classmethod
+    def passes(cls, config: Config) -> float:
+        return cls.base_class.passes(config)
+
     def score(
         self, model: Denoiser, batch: Batch, noise: Noise | None, anchor: bool = False
     ) -> Score:
         assert isinstance(model, Anchored)
         view = self.view(batch, noise)
-        states = model(view.z, replace(view.context, wanted=view.wanted))
-        bound, nats = self.loss(states.denoiser, model.head, view)
-        score = Score(bound, view.by_row(nats))
+        states = self.states(model, view)
+        score = self.scored(model, batch, view, states)
         if not anchor:
             return score
         assert states.anchor is not None
@@ -110,7 +124,7 @@ class AnchoredObjective(Objective):
             self.counts = self.counts.to(place)  # once
         chosen = self.anchors(batch.x, batch.valid, self.counts)  # (B, L)
         chosen = F.pad(chosen, (0, view.z.shape[1] - chosen.shape[1]))
-        return chosen & view.wanted if self.config.positions == "masked" else chosen
+        return chosen & self.base.hidden(view) if self.config.positions == "masked" else chosen
 
     def thinned(self, chosen: Tensor, noise: Noise | None) -> Tensor:
         """(B, P) those that it is taken at: of `every` neighbours one, a row's grid at random."""

@@ -44,6 +44,10 @@ class Autoregressive(Objective):
         super().__init__(config, vocab)
         self.bos = vocab.bos
 
+    @classmethod
+    def head_share(cls, config: Config) -> float:
+        return 1.0
+
     def noise(self, rows: int, length: int, generator: torch.Generator) -> None:
         return None
 

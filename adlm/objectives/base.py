@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +17,7 @@ from adlm import registry
 from adlm.config import Config
 from adlm.data.counts import CorpusCounts
 from adlm.data.vocab import Vocab
-from adlm.models.denoiser import Denoiser
+from adlm.models.denoiser import Denoiser, States
 from adlm.nn.linear_ce import linear_cross_entropy
 from adlm.types import Batch, Noise, Score, View
 
@@ -33,6 +34,8 @@ class Objective(ABC):
     exact: bool  # is the score the NLL itself?
     bound: bool  # or at least an upper bound of it?
     estimator: str  # how the score is computed, in a few words
+    parameterization: ClassVar[str] = "subs"  # what its network tells: samplers serve some of them
+    reads: ClassVar[bool] = False  # may it predict the mask, and reads the text off z_0?
     counts: CorpusCounts | None = None  # of the training corpus, where an anchor rule reads them
 
     def __init__(self, config: Config, vocab: Vocab):
@@ -59,9 +62,40 @@ class Objective(ABC):
     ) -> Score:
         """Score each row; `anchor` asks for the anchor loss too, where there is one."""
         view = self.view(batch, noise)
-        states = model(view.z, replace(view.context, wanted=view.wanted))
+        return self.scored(model, batch, view, self.states(model, view))
+
+    def states(self, model: Denoiser, view: View) -> States:
+        """Pass a view; the denoiser's states are those of the wanted positions: (N, D)."""
+        return model(view.z, replace(view.context, wanted=view.wanted))
+
+    def scored(self, model: Denoiser, batch: Batch, view: View, states: States) -> Score:
+        """Add up what a view's predictions cost, and what is scored aside."""
         bound, nats = self.loss(states.denoiser, model.head, view)
-        return Score(bound, view.by_row(nats))
+        rows, aside = view.by_row(nats), self.aside(model, batch)
+        return Score(bound, rows) if aside is None else Score(bound + aside[0], rows + aside[1])
+
+    def hidden(self, view: View) -> Tensor:
+        """(B, P) the wanted positions whose token the network is not shown."""
+        return view.wanted
+
+    def aside(self, model: Denoiser, batch: Batch) -> tuple[Tensor, Tensor] | None:
+        """What is scored besides the view: (sum with gradients, (B,) by row); mostly nothing."""
+        return None
+
+    @classmethod
+    def for_scoring(cls, config: Config) -> Config:
+        """The configuration whose loss is the least noisy estimator of the model's own bound."""
+        return config
+
+    @classmethod
+    def head_share(cls, config: Config) -> float:
+        """Share of positions whose logits are needed in training."""
+        return 0.5
+
+    @classmethod
+    def passes(cls, config: Config) -> float:
+        """Network passes over a row in a training step."""
+        return 1.0
 
     def clocks(self, length: int) -> int:
         """How many times a row has that are drawn apart: one, or one for each block."""

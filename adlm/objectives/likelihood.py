@@ -12,11 +12,13 @@ likelihood).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import torch
 
+from adlm import registry
 from adlm.config import Config
 from adlm.data.lengths import Lengths
 from adlm.data.pack import Rows
@@ -24,7 +26,6 @@ from adlm.data.vocab import Vocab
 from adlm.device import autocast
 from adlm.models.denoiser import Denoiser
 from adlm.objectives.base import Objective, make_objective
-from adlm.objectives.mdlm import of_bound
 from adlm.progress import Bar
 from adlm.types import Noise
 
@@ -110,22 +111,26 @@ def strata_variance(draws: np.ndarray) -> np.ndarray:
 
 def evaluator(config: Config, vocab: Vocab) -> Objective:
     """The objective that scores: the least noisy unbiased estimator of the model's own bound."""
-    config = of_bound(config)
-    process = config.process
-    timed = process.conditioned or process.steps > 0
-    masking = "bernoulli" if timed else "exact-k"
-    process = replace(process, masking=masking, eps=0.0)
-    return make_objective(replace(config, process=process), vocab)
+    kind = registry.lookup("objective", config.objective)
+    return make_objective(kind.for_scoring(config), vocab)
 
 
 def row_noise(seed: int, row: int, draws: int, length: int, clocks: int = 1) -> Noise:
-    """The noise of all draws of one row: t: (M,), or (M, clocks) of several; u: (M, L)."""
+    """The noise of all draws of one row: t: (M,), or (M, clocks) of several; u, token: (M, L)."""
     bits = np.random.Generator(np.random.Philox(key=[seed, row]))
     numbers = bits.random((draws, clocks + length), dtype=np.float32)
     stratum = np.arange(draws, dtype=np.float32)[:, None]
     t = torch.from_numpy((stratum + 1 - numbers[:, :clocks]) / draws)  # in (0, 1]
     u = torch.from_numpy(numbers[:, clocks:].copy())
-    return Noise(t[:, 0] if clocks == 1 else t, u)
+    token = torch.from_numpy(bits.random((draws, length), dtype=np.float32))
+    return Noise(t[:, 0] if clocks == 1 else t, u, token=token)
+
+
+def stack(rows: list[Noise]) -> Noise:
+    """One noise of several rows' own."""
+    found = {f.name: [getattr(n, f.name) for n in rows] for f in fields(Noise)}
+    made: dict[str, Any] = {name: torch.cat(xs) for name, xs in found.items() if xs[0] is not None}
+    return Noise(**made)
 
 
 @torch.no_grad()
@@ -161,8 +166,7 @@ def score(
             for draw in range(draws):
                 noise = None
                 if not objective.exact:
-                    t = torch.stack([n.t[draw] for n in made])
-                    noise = Noise(t, torch.stack([n.u[draw] for n in made])).to(device)
+                    noise = stack([n[draw : draw + 1] for n in made]).to(device)
                 scored = objective.score(model, clean.to(device), noise)
                 nats[low : low + len(part), draw] = scored.rows.cpu().numpy()
             bar.update(low + len(part))

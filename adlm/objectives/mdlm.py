@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from adlm import registry
-from adlm.config import Config
+from adlm.config import Config, ProcessConfig
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.nn.context import Context
@@ -24,7 +24,7 @@ from adlm.objectives.base import Objective
 from adlm.process.mask import discrete
 from adlm.process.reverse import noise_level
 from adlm.process.schedule import make_schedule
-from adlm.process.times import make_times
+from adlm.process.times import Times, make_times
 from adlm.process.weight import make_weight
 from adlm.registry import register
 from adlm.types import Batch, Noise, Noised, View
@@ -47,6 +47,11 @@ class MaskedDiffusion(Objective):
         self.steps, self.eps, self.remask = process.steps, process.eps, process.remask
         self.conditioned = process.conditioned
         exact_k = process.masking == "exact-k"
+        if process.kernel != "mask":
+            raise UserError(
+                f"the objective {config.objective} hides tokens: process.kernel must be mask, "
+                f"found '{process.kernel}'"
+            )
         if exact_k and self.steps:
             raise UserError(
                 "process.masking exact-k integrates time out: process.steps must be 0, "
@@ -65,16 +70,20 @@ class MaskedDiffusion(Objective):
             raise UserError(
                 f"process.eps is bernoulli masking's: it must be 0 with exact-k, found {self.eps}"
             )
-        if process.weight == "bound" and not self.times.even:
-            raise UserError(
-                f"process.times {process.times} are not uniform, so the loss with process.weight "
-                "bound is no bound: take flat or clamp:MOST"
-            )
+        check_times(process, self.times)
         whole = self.steps > 0 or self.eps == 0  # else times below eps are never scored
         self.bound = whole and process.weight == "bound"
         time = f"{self.steps} steps" if self.steps else "continuous time"
         time += "" if whole else f" from {self.eps:g} on"
         self.estimator = f"NELBO, {process.masking}" + ("" if exact_k else f", {time}")
+
+    @classmethod
+    def for_scoring(cls, config: Config) -> Config:
+        config = of_bound(config)
+        process = config.process
+        timed = process.conditioned or process.steps > 0
+        masking = "bernoulli" if timed else "exact-k"
+        return replace(config, process=replace(process, masking=masking, eps=0.0))
 
     def noise(self, rows: int, length: int, generator: torch.Generator) -> Noise:
         t = self.times(torch.rand(rows, generator=generator))
@@ -100,10 +109,19 @@ class MaskedDiffusion(Objective):
 
 
 def segments(batch: Batch) -> Tensor | None:
-    """(B, L) which positions see each other, padding apart; None where all do."""
-    if batch.segment is None and not bool(batch.valid.all()):
-        return torch.where(batch.valid, 0, -1)
-    return batch.segment
+    """Which positions see each other: (B, L), padding apart; None where all do."""
+    if batch.segment is not None or bool(batch.valid.all()):
+        return batch.segment
+    return torch.where(batch.valid, 0, -1)
+
+
+def check_times(process: ProcessConfig, times: Times) -> None:
+    """Raise UserError where the loss would be called a bound and is none."""
+    if process.weight == "bound" and not times.even:
+        raise UserError(
+            f"process.times {process.times} are not uniform, so the loss with process.weight "
+            "bound is no bound: take flat or clamp:MOST"
+        )
 
 
 def of_bound(config: Config) -> Config:

@@ -48,7 +48,8 @@ class Transition:
             >>> Transition(torch.tensor([0.0, 0.8]), torch.tensor([0.1, 0.9])).cut(0.5)
             tensor([0.5000, 0.1250])
         """
-        return torch.as_tensor(sigma).to(self.alpha_t).minimum(self.sigma_max)
+        wanted = torch.as_tensor(sigma, dtype=self.alpha_t.dtype, device=self.alpha_t.device)
+        return wanted.minimum(self.sigma_max)
 
     def weight(self, sigma: float | Tensor = 0.0, steps: int = 1) -> Tensor:
         """T |lambda_t|: the weight of the cross-entropy in the bound when one of T steps is drawn.

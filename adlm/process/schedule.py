@@ -107,6 +107,56 @@ class Polynomial:
         return self.power / weight
 
 
+@register("schedule", "geometric")
+class Geometric:
+    """sigma = -log alpha grows geometrically, up to `most`: alpha_1 is not 0 but e^-20,
+
+        sigma = least ((most / least)^t - 1).
+
+    It is for SEDD with uniform noise, whose scores at alpha = 0 would count without end. The
+    published sigma is larger by `least` = 1e-4, so that it is not 0 at t = 0.
+
+    Example:
+        >>> Geometric().alpha(torch.tensor([0.0, 0.5]))
+        tensor([1.0000, 0.9564])
+    """
+
+    def __init__(self, least: float = 1e-4, most: float = 20.0):
+        if not 0 < least < most < math.inf:
+            raise UserError(
+                "process.schedule geometric:LEAST:MOST needs 0 < LEAST < MOST, "
+                f"found {least:g} and {most:g}"
+            )
+        self.least, self.most = least, most
+        self.rate = math.log(most / least)
+
+    def sigma(self, t: Tensor) -> Tensor:
+        return self.least * torch.expm1(self.rate * t)
+
+    def dsigma(self, t: Tensor) -> Tensor:
+        return self.least * self.rate * torch.exp(self.rate * t)
+
+    def alpha(self, t: Tensor) -> Tensor:
+        return torch.exp(-self.sigma(t))
+
+    def dalpha(self, t: Tensor) -> Tensor:
+        return -self.dsigma(t) * self.alpha(t)
+
+    def weight(self, t: Tensor) -> Tensor:
+        return self.dsigma(t) / torch.expm1(self.sigma(t))
+
+    def t_of_alpha(self, alpha: Tensor) -> Tensor:
+        return torch.log1p(-torch.log(alpha) / self.least) / self.rate
+
+    def t_of_weight(self, weight: Tensor) -> Tensor:
+        low, high = torch.zeros_like(weight), torch.ones_like(weight)
+        for _ in range(60):  # the weight falls: halve the interval until it is a number
+            middle = (low + high) / 2
+            above = self.weight(middle) > weight
+            low, high = torch.where(above, middle, low), torch.where(above, high, middle)
+        return (low + high) / 2
+
+
 def make_schedule(spec: str) -> Schedule:
     """The schedule that 'name' or 'name:parameter' names.
 
@@ -116,7 +166,8 @@ def make_schedule(spec: str) -> Schedule:
     """
     if outside("schedule", spec):
         return own_schedule(spec)
-    return create("schedule", spec, "process.schedule", "a name, or polynomial:POWER")
+    right = "a name, or polynomial:POWER or geometric:LEAST:MOST"
+    return create("schedule", spec, "process.schedule", right)
 
 
 def own_schedule(name: str) -> Schedule:

@@ -16,12 +16,14 @@ from torch import Tensor
 
 from adlm import device as devices
 from adlm import registry
+from adlm.config import Config
 from adlm.errors import UserError
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser, States
 from adlm.nn.context import Context
-from adlm.process.reverse import Transition, noise_level
-from adlm.process.schedule import Schedule
+from adlm.process.kernel import Kernel, Mask
+from adlm.process.reverse import Transition
+from adlm.process.schedule import LogLinear, Schedule
 from adlm.samplers.categorical import Draw
 from adlm.samplers.random import RowRandom
 
@@ -46,11 +48,14 @@ class Canvas:
     precision: str = "fp32"
     device: str = ""  # the network's, where it is not the canvas's own: fp64 has to be there
     conditioned: bool = False  # does the network see the noise level?
+    noise: Kernel | None = None  # what noise is to the network; None: the mask
+    reads: bool = False  # may it predict the mask, and reads the text off z_0?
     alpha: Tensor = field(init=False)  # (B,) share of visible tokens at the present time
     chance: Tensor = field(init=False)  # (B, L) uniform numbers of this step, for positions
     token_chance: Tensor = field(init=False)  # (B, L) and for tokens
     nfe: Tensor = field(init=False)  # (B,) network passes of each row
     heads: int = field(init=False, default=0)  # positions at which a vocabulary head was computed
+    kernel: Kernel = field(init=False)
     probability: Tensor = field(init=False)  # (B, L) of a token when it was written
     block: slice = field(init=False, default_factory=lambda: slice(None))
     window: slice = field(init=False, default_factory=lambda: slice(None))
@@ -60,10 +65,20 @@ class Canvas:
 
     def __post_init__(self) -> None:
         self.device = self.device or str(self.z.device)
+        size = self.model.head.out_features
+        self.kernel = self.noise or Mask(LogLinear(), self.mask, size)
         self.alpha = torch.zeros(len(self.z), dtype=torch.float64, device=self.z.device)
         self.nfe = torch.zeros(len(self.z), dtype=torch.long)
         self.probability = torch.ones(self.z.shape, dtype=torch.float64)
         self._stale = torch.ones(len(self.z), dtype=torch.bool)
+
+    def start(self) -> None:
+        """Fill what may be written with noise, where that is not the mask."""
+        if self.kernel.uniform:
+            self.next_step()
+            drawn = self.kernel.start(self.chance, self.token_chance)
+            even = torch.full_like(self.chance, 1 / self.kernel.real)
+            self.change(self.free, drawn[self.free], even[self.free])
 
     def next_step(self) -> None:
         """Draw a step's randomness: as much for every row, whatever happens in it."""
@@ -126,7 +141,7 @@ class Canvas:
 
     def sigma(self, rows: Tensor) -> Tensor | None:
         """The noise level of some rows, (n,), where the network sees it."""
-        level = noise_level(self.alpha[rows].float())
+        level = self.kernel.level(self.alpha[rows].float())
         return level.to(self.device) if self.conditioned else None
 
     def _keep(self, store: Tensor | None, rows: Tensor, h: Tensor) -> Tensor:
@@ -180,6 +195,13 @@ class Canvas:
             self.probability[positions.cpu()] = probability.cpu()
             self._stale |= positions.any(dim=1).cpu()
 
+    def change(self, positions: Tensor, tokens: Tensor, probability: Tensor) -> None:
+        """Put tokens, the mask among them, where they differ from what stands there."""
+        differ = tokens != self.z[positions]
+        moved = positions.clone()
+        moved[positions] = differ
+        self.write(moved, tokens[differ], probability[differ])
+
     def remask(self, positions: Tensor) -> None:
         """Take tokens back: (B, L) bool."""
         if positions.any():
@@ -197,6 +219,14 @@ class Policy:
 
     schedule: Schedule
     needs_anchors: ClassVar[bool] = False  # serves models with an anchor network only
+    parameterizations: ClassVar[tuple[str, ...]] = ("subs",)  # what networks it serves tell
+
+    @classmethod
+    def serves(cls, config: Config) -> bool:
+        """Can it write with a checkpoint of this configuration?"""
+        kind = registry.lookup("objective", config.objective)
+        anchors = bool(config.model.anchor_blocks) or not cls.needs_anchors
+        return anchors and kind.parameterization in cls.parameterizations
 
     def times(self, canvas: Canvas, steps: int) -> Iterator[tuple[float, float]]:
         """The (t, s) of each step."""
@@ -256,6 +286,7 @@ def clock(steps: int) -> Iterator[tuple[float, float]]:
 
 def run(canvas: Canvas, policy: Policy, steps: int, watch: Watch | None = None) -> None:
     """The one loop. `watch` may look or rewrite."""
+    canvas.start()
     if watch:
         watch(0, canvas)
     for number, (t, s) in enumerate(policy.times(canvas, steps), 1):

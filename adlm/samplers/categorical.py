@@ -33,9 +33,11 @@ class Draw:
         check(self.top_k >= 0, "--draw.top_k", self.top_k, "0 (all tokens) or more")
         check(0 < self.nucleus <= 1, "--draw.nucleus", self.nucleus, "in (0, 1]")
 
-    def probabilities(self, logits: Tensor, forbid: int) -> Tensor:
+    def probabilities(self, logits: Tensor, forbid: int | None) -> Tensor:
         """(N, V) logits -> (N, V) fp64 probabilities; `forbid` (the mask) gets none."""
-        logits = forbid_mask(logits.to(torch.float64, copy=True), forbid)
+        logits = logits.to(torch.float64, copy=True)
+        if forbid is not None:
+            logits = forbid_mask(logits, forbid)
         if self.temperature == 0:
             return torch.zeros_like(logits).scatter(1, logits.argmax(1, keepdim=True), 1.0)
         p = (logits / self.temperature).softmax(dim=1)
@@ -63,7 +65,17 @@ class Draw:
         """
         own = Draw().probabilities(logits, forbid)
         p = own if self == Draw() else self.probabilities(logits, forbid)
-        edges = p.cumsum(dim=1)
-        token = torch.searchsorted(edges, u[:, None] * edges[:, -1:], right=True)
-        token = token.clamp(max=p.shape[1] - 1)
-        return token.squeeze(1), own.gather(1, token).squeeze(1)
+        token = inverse(p, u)
+        return token, own.gather(1, token[:, None]).squeeze(1)
+
+
+def inverse(p: Tensor, u: Tensor) -> Tensor:
+    """Tokens by inverse transform of u: (N,) in [0, 1), from (N, V) probabilities.
+
+    Example:
+        >>> inverse(torch.tensor([[0.5, 0.5]]), torch.tensor([0.75]))
+        tensor([1])
+    """
+    edges = p.cumsum(dim=1)
+    token = torch.searchsorted(edges, u[:, None] * edges[:, -1:], right=True)
+    return token.clamp(max=p.shape[1] - 1).squeeze(1)

@@ -14,6 +14,7 @@ from adlm.config import Config, check
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.models.denoiser import Denoiser
+from adlm.process.kernel import make_kernel
 from adlm.process.schedule import make_schedule
 from adlm.samplers.base import Canvas, Watch, find_policy, make_policy, run
 from adlm.samplers.block_diffusion import BlockCanvas, EachBlock
@@ -23,6 +24,8 @@ from adlm.samplers.causal import run_causal
 from adlm.samplers.random import RowRandom
 from adlm.values import check_sizes
 
+DEFAULTS = ("causal", "ancestral", "posterior", "analytic")  # the first that can write
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -30,10 +33,12 @@ class Settings:
 
     Attributes:
         n: How many.
-        sampler: causal for AR and A2R; for diffusion ancestral (the default), first-hitting (that
-            of block diffusion, inside its blocks), remdm-cap, remdm-rescale, remdm-conf,
-            remdm-loop, remdm-switch, forward-backward, dfm, confidence, blocks, and with an anchor
-            network anchor-first; or one of yours, module:Class.
+        sampler: causal for AR and A2R; for masked diffusion ancestral (the default),
+            first-hitting (that of block diffusion, inside its blocks), remdm-cap, remdm-rescale,
+            remdm-conf, remdm-loop, remdm-switch, forward-backward, dfm, confidence, blocks, and
+            with an anchor network anchor-first; posterior for D3PM, UDLM and GIDD, and
+            self-correct for the last two; analytic and euler for SEDD; or one of yours,
+            module:Class.
         steps: Denoising steps; one for each token by default.
         policy: The sampler's own options, such as --policy.eta 0.04; a wrong one lists them.
         draw: How a token is drawn.
@@ -103,14 +108,15 @@ def serves(sampler: str, config: Config) -> bool:
     """Can a diffusion sampler write with this checkpoint?"""
     if sampler == "blocks" and in_blocks(config):
         return False
-    return bool(config.model.anchor_blocks) or not find_policy(sampler).needs_anchors
+    return find_policy(sampler).serves(config)
 
 
 def usual(config: Config) -> str:
-    """The sampler that is taken where none is named."""
-    if registry.lookup("objective", config.objective).causal:
-        return "causal"
-    return "first-hitting" if in_blocks(config) else "ancestral"
+    """The sampler that is taken where none is named: the first of DEFAULTS that can write."""
+    if in_blocks(config):
+        return "first-hitting"
+    known = samplers_for(config)
+    return next(name for name in DEFAULTS if name in known)
 
 
 def generate(
@@ -137,8 +143,10 @@ def generate(
         longer = "" if sampler == "causal" else " (the sampler blocks writes longer texts)"
         raise UserError(f"the text is to have {length} tokens, and only {most} fit{longer}")
     policy = None
+    kind = registry.lookup("objective", config.objective)
+    schedule = make_schedule(config.process.schedule)
+    kernel = make_kernel(config.process.kernel, schedule, vocab.mask, vocab.size)
     if sampler != "causal":
-        schedule = make_schedule(config.process.schedule)
         policy = make_policy(sampler, schedule, settings.policy)
         if in_blocks(config):
             policy = EachBlock(schedule, policy)
@@ -157,8 +165,8 @@ def generate(
         random = RowRandom(settings.seed, rows)
         fixed = z != vocab.mask
         how = (settings.draw, random, settings.precision, device, config.process.conditioned)
-        kind = BlockCanvas if in_blocks(config) else Canvas
-        canvas = kind(z, fixed, vocab.mask, model.eval(), *how)
+        made = BlockCanvas if in_blocks(config) else Canvas
+        canvas = made(z, fixed, vocab.mask, model.eval(), *how, kernel, kind.reads)
         with devices.autocast(settings.precision, device):  # weights are rounded once
             if policy is None:
                 run_causal(canvas, vocab.bos, watch)

@@ -52,13 +52,13 @@ class Trace:
         if number == 0:
             self._first = len(self.events)
             self.events += [[] for _ in now]
-        else:
-            assert self._last is not None
-            for row, position in (now != self._last).nonzero().tolist():
-                token: int | None = int(now[row, position])
-                token = None if token == canvas.mask else token
-                sure = float(canvas.probability[row, position])
-                self.events[self._first + row].append(Event(number, position, token, sure))
+            self._last = torch.from_numpy(self.template).expand_as(now)
+        assert self._last is not None
+        for row, position in (now != self._last).nonzero().tolist():
+            token: int | None = int(now[row, position])
+            token = None if token == canvas.mask else token
+            sure = float(canvas.probability[row, position])
+            self.events[self._first + row].append(Event(number, position, token, sure))
         self._last = now
 
     def tokens(self, row: int, step: int | None = None) -> np.ndarray:

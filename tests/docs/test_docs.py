@@ -7,7 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ import pytest
 import adlm
 from adlm import registry
 from adlm.cli import main
-from adlm.config import AnchorConfig, DataConfig
+from adlm.config import AnchorConfig, DataConfig, ProcessConfig
 from adlm.data.sources import open_source
 from adlm.data.vocab import byte_vocab
 from adlm.process.anchors import Anchors
@@ -134,7 +134,7 @@ def test_the_tables_of_tasks_and_methods_are_whole():
 
 def test_the_examples_of_the_extension_guide_work(tmp_path, text_file):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "extend.md").read_text(), re.S)
-    assert len(blocks) == 7
+    assert len(blocks) == 8
     for block in blocks:
         exec(compile(block, "example", "exec", dont_inherit=True), {"__name__": "example"})
     try:
@@ -156,6 +156,11 @@ def test_the_examples_of_the_extension_guide_work(tmp_path, text_file):
         how = {"sampler": "left-first", "policy": {"eager": 3.0}, "steps": 8}
         early = adlm.load(tmp_path / "plain").trace(**how)
         assert sum(e.step <= 2 for e in early.events[0]) > sum(e.step <= 2 for e in seen.events[0])
+        noise = ProcessConfig(kernel="flat-mixture", masking="bernoulli", conditioned=True)
+        flat = make_config(text_file, "flat-noise", steps=2)
+        flat = replace(flat, process=noise, model=replace(flat.model, time=8))
+        train(flat, tmp_path / "flat")
+        assert len(adlm.load(tmp_path / "flat").generate(n=2, steps=4)) == 2
         small = ReasoningSettings(items=8, epochs=2, batch=4, valid=1)
         plan = Plan("doubling", "cold-turkey", small)
         assert train_to_reason(plan, tmp_path / "run") == 0
@@ -165,6 +170,8 @@ def test_the_examples_of_the_extension_guide_work(tmp_path, text_file):
             ("schedule", "square-root"),
             ("sampler", "left-first"),
             ("dataset", "poems"),
+            ("kernel", "flat-mixture"),
+            ("objective", "flat-noise"),
             ("recipe", "laptop-mdlm-adamw"),
             ("task", "doubling"),
             ("method", "cold-turkey"),

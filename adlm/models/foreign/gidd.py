@@ -18,8 +18,11 @@ STATED = {
 
 def process(source: Source) -> ProcessConfig:
     """The forward process: times stay t_eps from either end."""
-    eps = float(source.setting("t_eps", 1e-4))
-    return ProcessConfig(masking="bernoulli", eps=eps, conditioned=True)
+    eps, share = float(source.setting("t_eps", 1e-4)), float(source.setting("p_uniform", 0.0))
+    kernel = f"mixture:{share:g}"
+    return ProcessConfig(
+        kernel=kernel, masking="bernoulli", weight="dynamic", eps=eps, conditioned=True
+    )
 
 
 @register("foreign", "gidd")

@@ -1,0 +1,82 @@
+"""Transition probabilities of the published remasking code, met by ours."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from torch import Tensor
+
+from adlm.process.schedule import LogLinear
+from adlm.samplers.categorical import Draw
+from adlm.samplers.remask import Cap, Conf, ForwardBackward, Loop, Remasking, Rescale
+from tests.golden.test_kernels import GOLDEN, meets, stored
+
+MASK = 39
+
+
+def transition(rule: Remasking, known: dict[str, Tensor], p: Tensor, t: float, s: float) -> Tensor:
+    """(B, L, V): where each position goes from t to s."""
+    move = rule.move(t, s, known["z"].shape[1])
+    sigma = move.cut(rule.sigma(move))
+    write, stay = move.unmask(sigma), torch.zeros_like(p)
+    masked = write * p
+    masked[..., MASK] = 1 - write
+    stay.scatter_(-1, known["z"][..., None], float(1 - sigma))
+    stay[..., MASK] = sigma
+    return torch.where(known["masked"][..., None], masked, stay)
+
+
+def cases(*samplers: str) -> list[dict]:
+    path = GOLDEN / "remdm" / "README.json"
+    if not path.is_file():
+        pytest.skip(f"no golden numbers at {path}")
+    return [c for c in json.loads(path.read_text())["cases"] if c["sampler"] in samplers]
+
+
+def test_cap_and_rescale_meet_the_published_probabilities():
+    known = stored("remdm")
+    kinds = {"remdm-cap": Cap, "remdm-rescale": Rescale}
+    chosen = [c for c in cases(*kinds) if "nucleus_p" not in c]
+    assert len(chosen) == 6
+    for case in chosen:
+        rule = kinds[case["sampler"]](LogLinear(), eta=case["eta"])
+        ours = transition(rule, known, known["p_x0"], case["t"], case["s"])
+        assert meets(ours, known[case["tensor"]]), case
+
+
+def test_forward_backward_meets_the_published_probabilities():
+    known, loop = stored("remdm"), stored("remdm", "expected-loop")
+    ours = transition(ForwardBackward(LogLinear()), known, known["p_x0"], 0.7, 0.6)
+    assert meets(ours, loop["q_forward-backward"])
+
+
+def test_loop_meets_the_published_probabilities_within_its_phases():
+    known, loop = stored("remdm"), stored("remdm", "expected-loop")
+    for case in cases("remdm-loop"):
+        name, crosses = case["tensor"], case["tensor"] == "loop1"
+        rule = Loop(LogLinear(), eta=case["eta"])
+        ours = transition(rule, known, known["p_x0"], case["t"], case["s"])
+        theirs = loop[name if case["normalised"] else f"{name}_step"]
+        # a published step across t_on goes on with the first phase's formula, beyond alpha_on
+        assert meets(ours, theirs) is not crosses, case
+
+
+def test_confidence_meets_the_published_remasking_probabilities():
+    known = stored("remdm")
+    written = ~known["masked"]
+    for case, number in zip(cases("remdm-conf"), (6, 7), strict=True):
+        move = Conf(LogLinear(), published=True).move(case["t"], case["s"], 12)
+        doubt = known["conf"].masked_fill(~written, -torch.inf)
+        ours = move.sigma_max * doubt.softmax(dim=1) * written
+        assert meets(ours, known[f"sigma{number}_conf"])
+
+
+def test_the_published_nucleus_is_the_compatible_one():
+    known = stored("remdm")
+    logits = known["logits"][known["masked"]]
+    theirs = known["p_x0_nucleus"][known["masked"]]
+    assert meets(Draw(nucleus=0.9, compat=True).probabilities(logits, MASK), theirs)
+    # it leaves out the token that crosses the share; ours keeps it
+    assert not meets(Draw(nucleus=0.9).probabilities(logits, MASK), theirs)

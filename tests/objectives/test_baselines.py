@@ -1,0 +1,191 @@
+"""D3PM, SEDD, UDLM and GIDD, plain and anchored: they train, score and write."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import adlm
+from adlm import registry
+from adlm.cli import main
+from adlm.config import Config, ModelConfig, ProcessConfig
+from adlm.data.vocab import byte_vocab
+from adlm.errors import UserError
+from adlm.models.build import build_model
+from adlm.models.cost import head_share, training_flops
+from adlm.models.size import match
+from adlm.objectives.base import make_objective
+from adlm.objectives.likelihood import evaluator
+from adlm.recipes import recipe
+from adlm.samplers import template
+from adlm.samplers.generate import samplers_for
+from adlm.train.run import train
+from adlm.types import Batch
+from tests.conftest import make_config, small_corpus
+
+NAMES = ["d3pm", "sedd", "sedd-uniform", "udlm", "gidd"]
+VOCAB = byte_vocab()
+
+
+def small(corpus: Path | str, name: str, anchored: bool = False) -> Config:
+    """The laptop recipe's objective and process, on a network that trains in a second."""
+    base, wanted = make_config(corpus, steps=4), recipe(f"laptop-{name}")
+    front = 1 if anchored else 0
+    model = replace(base.model, time=8, anchor_blocks=front)
+    objective = f"adlm-{wanted.objective}" if anchored else wanted.objective
+    anchor = replace(base.anchor, gamma=0.1, warmup=0.0, positions="all")
+    return replace(base, objective=objective, process=wanted.process, model=model, anchor=anchor)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    home = tmp_path_factory.mktemp("runs")
+    corpus = small_corpus(home)
+    for name in NAMES:
+        train(small(corpus, name), home / name)
+    train(small(corpus, "gidd", anchored=True), home / "anchored")
+    return home
+
+
+@pytest.mark.parametrize("name", [*NAMES, "anchored"])
+def test_a_run_is_scored_by_its_bound_and_writes_around_what_is_given(runs, name):
+    model = adlm.load(runs / name)
+    scored = evaluator(model.config, model.vocab)
+    assert scored.bound
+    assert (
+        model.config.process.weight == "bound"
+        or not make_objective(model.config, model.vocab).bound
+    )
+    assert np.isfinite(model.nll(["the law of the sea"], draws=2)).all()
+    for sampler in samplers_for(model.config):
+        texts = model.generate(n=2, prompt="the ", length=12, steps=4, sampler=sampler)
+        assert all(t.startswith("the ") for t in texts)
+        holes = template.holes("the [MASK:3] of", model.vocab)
+        made = model.write(holes, adlm.api.settings(n=2, steps=3, sampler=sampler)).tokens
+        assert (made != model.vocab.mask).all()
+        assert (made[:, holes != model.vocab.mask] == holes[holes != model.vocab.mask]).all()
+
+
+@pytest.mark.parametrize("name", ["udlm", "gidd"])
+def test_a_record_ends_with_the_text_though_noise_was_there_before(runs, name):
+    model = adlm.load(runs / name)
+    given = template.after("the ", 10, model.vocab)
+    made, trace = model.record(given, adlm.api.settings(n=2, steps=3))
+    for row, tokens in enumerate(made.tokens):
+        assert (trace.tokens(row) == tokens).all()
+    first = trace.tokens(0, step=0)
+    assert (first[4:] == model.vocab.mask).all() == (name == "gidd")
+
+
+def test_a_sampler_that_cannot_serve_is_one_sentence(runs):
+    for name, sampler in (("udlm", "ancestral"), ("sedd", "posterior"), ("d3pm", "self-correct")):
+        with pytest.raises(UserError, match=f"cannot be sampled by '{sampler}'; it has"):
+            adlm.load(runs / name).generate(sampler=sampler)
+
+
+def test_the_command_reports_the_bound(runs, capsys):
+    assert main(["eval", "likelihood", str(runs / "udlm"), "--limit", "4", "--split", "valid"]) == 0
+    assert "≤" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("objective", "process", "says"),
+    [
+        ("d3pm", {"steps": 0}, "process.steps must be at least 1, found 0"),
+        ("d3pm", {"steps": 5, "remask": 0.1}, "process.remask must be 0, found 0.1"),
+        ("gidd", {"kernel": "mixture:1"}, r"a share in \[0, 1\), found 1"),
+        ("gidd", {"kernel": "mixture:-0.1"}, r"a share in \[0, 1\), found -0.1"),
+        ("gidd", {"kernel": "mixture:x"}, "must be mask, uniform or mixture:SHARE"),
+        ("gidd", {"kernel": "mask"}, "gidd needs process.kernel mixture, found 'mask'"),
+        ("udlm", {"kernel": "mask"}, "udlm needs process.kernel uniform, found 'mask'"),
+        ("udlm", {"kernel": "uniform", "conditioned": False}, "sees the noise level"),
+        ("udlm", {"kernel": "uniform", "weight": "flat"}, "take bound or clamp:MOST"),
+        ("udlm", {"kernel": "uniform", "weight": "dynamic"}, "there is no weight 'dynamic'"),
+        ("udlm", {"kernel": "uniform", "steps": 5}, "process.steps and process.remask 0"),
+        ("sedd", {"kernel": "uniform"}, "process.schedule must be geometric, found 'log-linear'"),
+        ("sedd", {"masking": "exact-k"}, "process.masking must be bernoulli"),
+        ("mdlm", {"kernel": "uniform"}, "process.kernel must be mask, found 'uniform'"),
+        ("mdlm", {"kernel": "fog"}, "process.kernel must be mask, found 'fog'"),
+        ("adlm-sedd", {}, "needs an anchor network"),
+    ],
+)
+def test_what_makes_no_sense_is_one_sentence(objective, process, says):
+    given = {"masking": "bernoulli", "conditioned": True} | process
+    config = Config(objective, model=ModelConfig(time=4), process=ProcessConfig(**given))
+    with pytest.raises(UserError, match=says):
+        make_objective(config, VOCAB)
+
+
+def test_anchors_under_masks_need_masks():
+    config = small("x", "udlm", anchored=True)
+    config = replace(config, anchor=replace(config.anchor, positions="masked"))
+    with pytest.raises(UserError, match="uniform noise has none: take all"):
+        make_objective(config, VOCAB)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_anchoring_adds_its_loss_and_leaves_the_bound_alone(name):
+    torch.manual_seed(0)
+    config = small("x", name, anchored=True)
+    objective, model = make_objective(config, VOCAB), build_model(config, VOCAB.size)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.05)
+    x = torch.randint(0, 99, (6, 16))
+    batch = Batch(x, torch.ones_like(x, dtype=torch.bool))
+    noise = objective.noise(6, 16, torch.Generator().manual_seed(1))
+    plain, both = (objective.score(model, batch, noise, anchor) for anchor in (False, True))
+    assert torch.equal(plain.rows, both.rows)
+    assert plain.anchor is None
+    assert torch.isfinite(both.anchor)
+    both.anchor.backward()
+    assert model.anchor_head.weight.grad.abs().sum() > 0
+    assert model.head.weight.grad is None
+    assert (
+        objective.estimator
+        == make_objective(
+            replace(config, objective=config.objective.removeprefix("adlm-")), VOCAB
+        ).estimator
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_padding_and_neighbours_change_nothing(name):
+    torch.manual_seed(0)
+    config = small("x", name)
+    objective, model = evaluator(config, VOCAB), build_model(config, VOCAB.size).double()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.05)
+    x = torch.randint(0, 99, (3, 12))
+    valid = torch.arange(12) < torch.tensor([[12], [7], [3]])
+    noise = objective.noise(3, 12, torch.Generator().manual_seed(1))
+    noise = replace(noise, t=torch.tensor([0.3, 0.5, 0.7]))
+    rows = objective.score(model, Batch(x, valid), noise).rows
+    for i in range(3):
+        part = slice(i, i + 1)
+        alone = objective.score(model, Batch(x, valid)[part], noise[part]).rows
+        assert alone.item() == pytest.approx(rows[i].item(), rel=1e-9)
+    other = torch.where(valid, x, 5)
+    assert torch.allclose(objective.score(model, Batch(other, valid), noise).rows, rows, rtol=1e-12)
+
+
+def test_costs_and_matches_know_them():
+    gidd, d3pm, sedd = (recipe(f"laptop-{n}") for n in ("gidd", "d3pm", "sedd"))
+    assert head_share(sedd) == 0.5
+    assert head_share(gidd) == 1.0
+    assert training_flops(d3pm, 2048) > 2 * training_flops(sedd, 2048)
+    plain = match(recipe("laptop-gidd-anchored"), 2048)
+    assert plain.objective == "gidd"
+    assert plain.process == gidd.process
+
+
+def test_every_recipe_of_a_baseline_makes_its_objective():
+    for name in registry.names("recipe"):
+        config = recipe(name)
+        if config.objective.removeprefix("adlm-") in ("d3pm", "sedd", "udlm", "gidd"):
+            made = make_objective(config, VOCAB)
+            assert evaluator(config, VOCAB).bound
+            assert made.estimator
