@@ -53,7 +53,8 @@ class Noise:
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Noise:
         found: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
-        return Noise(**{name: None if x is None else change(x) for name, x in found.items()})
+        made: dict[str, Any] = {n: None if x is None else change(x) for n, x in found.items()}
+        return Noise(**made)
 
 
 @dataclass(frozen=True)
