@@ -95,6 +95,7 @@ class ProcessConfig:
             stay from 1); the training's own figure is then no bound.
         conditioned: Let the denoiser see the noise level (needs model.time).
         remask: Remasking probability sigma_t in the bound with discrete steps.
+        curriculum: UDLM's (Duo): share of the training in which noise is Gaussian and softened.
     """
 
     schedule: str = "log-linear"
@@ -106,8 +107,10 @@ class ProcessConfig:
     eps: float = 0.0
     conditioned: bool = False
     remask: float = 0.0
+    curriculum: float = 0.0
 
     def __post_init__(self) -> None:
+        check(0 <= self.curriculum <= 1, "process.curriculum", self.curriculum, "in [0, 1]")
         check(0 <= self.remask <= 1, "process.remask", self.remask, "in [0, 1]")
         check_sizes(self, "process.", 0, steps=10**9)
         check(0 <= self.eps < 1, "process.eps", self.eps, "in [0, 1)")

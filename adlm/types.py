@@ -44,6 +44,7 @@ class Noise:
     u: Tensor  # (B, L) uniform in [0, 1)
     shift: Tensor | None = None  # (B,) uniform in [0, 1): which positions a thinned loss takes
     token: Tensor | None = None  # (B, L) uniform in [0, 1): which real tokens noise is
+    soft: Tensor | None = None  # (B, L, K) uniform in [0, 1): of noise that is softened
 
     def __getitem__(self, part: slice) -> Noise:
         return self._each(lambda x: x[part])

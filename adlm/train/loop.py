@@ -151,7 +151,8 @@ class Trainer:
         cfg = self.config.train
         torch.manual_seed((cfg.seed * 1_000_003 + self.step) * 4099 + self.world.rank)  # dropout
         generator = torch.Generator().manual_seed(cfg.seed * 1_000_003 + self.step)
-        noise = self.objective.noise(cfg.batch, self.rows.length, generator)
+        done = self.step / cfg.steps
+        noise = self.objective.noise_at(done, cfg.batch, self.rows.length, generator)
         index = self.order.step(self.step)
         tokens = int(self.rows.count[index].sum())
         mine = share(cfg.batch, self.world.rank, self.world.size)
