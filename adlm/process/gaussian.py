@@ -1,11 +1,11 @@
-"""Duo's curriculum: uniform noise is the argmax of a Gaussian one, and the softmax is its softening.
+"""Duo's curriculum: uniform noise is the argmax of a Gaussian one, and its softmax is softer.
 
     w = a x + epsilon,  epsilon ~ N(0, 1) for each of the N real tokens,  a = e^{-gamma / 2},
     z = argmax w,       shown to the network: softmax(w / (tau sqrt(1 + a^2))) instead of z.
 
 z is x with probability I(a) = E Phi(a + epsilon)^{N-1} and else any other token alike, which is the
-uniform kernel with alpha = (N I - 1) / (N - 1). Of the N numbers only x's own and the largest of the
-others count at a low temperature tau, so only those are drawn: the largest of M uniform numbers is
+uniform kernel with alpha = (N I - 1) / (N - 1). Only x's own number and the largest of the others
+count at a low temperature tau, so only those are drawn: the largest of M uniform numbers is
 U^{1/M}, the next one that times U^{1/(M-1)}, and so on.
 """
 
@@ -57,9 +57,7 @@ class Gaussian:
         a = self.strength(v.double())[:, None, None]
         own = a + torch.special.ndtri(chance[..., :1])
         left = self.real - 1 - torch.arange(count, device=x.device)  # N-1, N-2, ...
-        largest = (chance[..., 1 : 1 + count].log() / left).cumsum(
-            dim=-1
-        )  # log of order statistics
+        largest = (chance[..., 1 : 1 + count].log() / left).cumsum(dim=-1)  # logs of the largest
         value = -torch.special.ndtri((-torch.expm1(largest)).clamp(min=tiny))
         tokens = distinct(x, chance[..., 1 + OTHERS : 1 + OTHERS + count], self.real)
         w = torch.cat((own, value), dim=-1) / torch.sqrt(1 + a**2)

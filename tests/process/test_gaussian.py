@@ -1,4 +1,4 @@
-"""Duo's Gaussian noise is the uniform kernel's, and its few drawn numbers are the largest of all."""
+"""Duo's Gaussian noise is the uniform kernel's; the few numbers drawn are the largest of all."""
 
 from __future__ import annotations
 
