@@ -15,7 +15,7 @@ from adlm.config import check
 from adlm.data.corpus import open_rows
 from adlm.data.pack import Rows
 from adlm.errors import UserError
-from adlm.eval.base import CheckpointResult, Computing, about
+from adlm.eval.base import CheckpointResult, Computing
 from adlm.eval.damage import DAMAGES, damaged
 from adlm.eval.judge import Judge
 from adlm.eval.lens import Band, Lens, RatioFigures
@@ -177,7 +177,6 @@ def measure(
     lens = Lens(batches, rule, model.counts, mask, settings.seed, device, precision)
     console.print("predictions by masking ratio")
     result = AnchorsResult(
-        **about(checkpoint.load(place)) | {"checkpoint": place},
         plain=settings.plain,
         data_hash=data.store.key,
         split=settings.split,
@@ -185,7 +184,8 @@ def measure(
         seed=settings.seed,
         bands=lens.bands(),
         by_ratio=lens.by_ratio(networks, RATIOS),
-    ).stamped(device, precision)
+    )
+    result = result.of(checkpoint.load(place), place).stamped(device, precision)
     keep(result)
     console.print("damage: none")
     first = harm(model, net, "noise", 0.0, lens, data, index, settings, judge)

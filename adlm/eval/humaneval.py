@@ -9,7 +9,7 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from adlm import device as devices
 from adlm.config import check, to_dict
 from adlm.errors import UserError
 from adlm.eval import programs, sandbox
-from adlm.eval.base import CheckpointResult, about
+from adlm.eval.base import CheckpointResult
 from adlm.eval.completions import Store, Writing, write
 from adlm.eval.examine import examine
 from adlm.eval.programs import Task
@@ -171,7 +171,7 @@ def measure(
     device = devices.pick(settings.device)
     precision = devices.precision(settings.precision, device)
     sampling = to_dict(replace(settings.sampling, at_once=1, device=device))
-    same: dict[str, object] = {  # what decides on the completions
+    same: dict[str, Any] = {  # what decides on the completions
         "checkpoint_hash": saved.hash,
         "tokenizer_hash": saved.vocab.hash,
         "data_hash": programs.hash_of(every),
@@ -187,7 +187,7 @@ def measure(
     ]
     python = sum(programs.parses(source) for row in sources for source in row)
     result = HumanevalResult(
-        **about(saved) | same,
+        **same,
         seed=settings.seed,
         n=settings.n,
         tasks=len(tasks),
@@ -198,7 +198,8 @@ def measure(
         completions=store.name,
         executed=settings.allow_code_execution,
         parses=python / (len(tasks) * settings.n),
-    ).stamped(device, precision)
+    )
+    result = result.of(saved).stamped(device, precision)
     if not settings.allow_code_execution:
         return result
     rows = judge(tasks, sources, settings)

@@ -17,7 +17,7 @@ from adlm import api
 from adlm import device as devices
 from adlm.config import check, to_dict
 from adlm.data.corpus import open_rows
-from adlm.eval.base import CheckpointResult, about
+from adlm.eval.base import CheckpointResult
 from adlm.eval.judge import SMALL, Features, Judge, Sentences
 from adlm.eval.mauve import FEWEST, Mauve, mauve
 from adlm.eval.texts import TextFigures, Texts, describe, read, references
@@ -152,14 +152,13 @@ def write_texts(place: str, settings: SamplesSettings) -> tuple[Texts, Texts, Sa
     real = references(rows, vocab, 2 * settings.n, least, settings.seed)
     made = model.write(template.after("", data.length, vocab), settings.sampling)
     result = SamplesResult(
-        **about(checkpoint.load(place)) | {"checkpoint": place},
         data_hash=rows.store.key,
         sampling={**to_dict(settings.sampling), "sampler": made.sampler},
         nfe=float(made.nfe.mean()),
         seconds=made.seconds,
         examples=made.texts[:8],
         rows={},
-    )
+    ).of(checkpoint.load(place), place)
     return Texts(made.texts, made.ids), real, result
 
 

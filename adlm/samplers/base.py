@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -26,6 +26,7 @@ from adlm.process.reverse import Transition
 from adlm.process.schedule import LogLinear, Schedule
 from adlm.samplers.categorical import Draw
 from adlm.samplers.random import RowRandom
+from adlm.values import Options
 
 ELEMENTS = 1 << 22  # logits worked on at once: 32 MiB in fp64, about a processor's cache
 GPU_ELEMENTS = 1 << 26
@@ -258,8 +259,8 @@ def find_policy(name: str) -> type[Policy]:
     return kind
 
 
-def make_policy(name: str, schedule: Schedule, options: dict[str, Any] | None = None) -> Policy:
-    """The named policy with its options; an option that it does not have is one sentence."""
+def make_policy(name: str, schedule: Schedule, options: Options | None = None) -> Policy:
+    """Make the named policy, or raise UserError on an option that it does not have."""
     kind = find_policy(name)
     known = {f.name: f.default for f in fields(kind) if f.name != "schedule"}
     for key, value in (options or {}).items():

@@ -61,11 +61,16 @@ class Cell:
     row: str
     seed: int
     folder: Path
-    given: list[Any]  # JSON values that the run's process is given
+    given: list[object]  # what the run's process is given, as in `Job`
 
     @property
     def result(self) -> Path:
-        return self.folder / "result.json"
+        return self.folder / "result.json"  # written last
+
+    def check(self, same: bool) -> None:
+        """Raise UserError unless the run in the folder is the same."""
+        if not same:
+            raise UserError(f"{self.folder} holds a run with other settings: take another --home")
 
 
 @dataclass(frozen=True, kw_only=True)

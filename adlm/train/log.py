@@ -56,7 +56,7 @@ class Log:
 
 def read(path: Path) -> list[Metrics]:
     """The whole records of a metrics file; a damaged line is left out."""
-    records = []
+    records: list[Metrics] = []
     if path.is_file():
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
