@@ -99,7 +99,8 @@ def predicted(config: Config, tokens: float) -> str:
         ''
     """
     share = head_share(config)
-    count = f"half of them, {amount(share * tokens)}, are masked and predicted"
+    part = "half" if share == 0.5 else f"{share:.3g}"
+    count = f"{part} of them, {amount(share * tokens)}, are masked and predicted"
     return "" if share == 1 else f"; {count}: what the papers count"
 
 
