@@ -97,6 +97,7 @@ class ProcessConfig:
         remask: Remasking probability sigma_t in the bound with discrete steps.
         block: Tokens in a block of block diffusion (bd3lm); it must divide data.length.
         clip: The interval from which block diffusion's training draws its times.
+        curriculum: UDLM's (Duo): share of the training in which noise is Gaussian and softened.
     """
 
     schedule: str = "log-linear"
@@ -110,8 +111,10 @@ class ProcessConfig:
     remask: float = 0.0
     block: int = 4
     clip: tuple[float, float] = (0.0, 1.0)
+    curriculum: float = 0.0
 
     def __post_init__(self) -> None:
+        check(0 <= self.curriculum <= 1, "process.curriculum", self.curriculum, "in [0, 1]")
         check(0 <= self.remask <= 1, "process.remask", self.remask, "in [0, 1]")
         check_sizes(self, "process.", 0, steps=10**9)
         check(0 <= self.eps < 1, "process.eps", self.eps, "in [0, 1)")

@@ -44,6 +44,7 @@ class Noise:
     u: Tensor  # (B, L) uniform in [0, 1)
     shift: Tensor | None = None  # (B,) uniform in [0, 1): which positions a thinned loss takes
     token: Tensor | None = None  # (B, L) uniform in [0, 1): which real tokens noise is
+    soft: Tensor | None = None  # (B, L, K) uniform in [0, 1): of noise that is softened
 
     def __getitem__(self, part: slice) -> Noise:
         return self._each(lambda x: x[part])
@@ -52,8 +53,9 @@ class Noise:
         return self._each(lambda x: x.to(device))
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Noise:
-        found: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
-        return Noise(**{name: None if x is None else change(x) for name, x in found.items()})
+        found = {f.name: getattr(self, f.name) for f in fields(self)}
+        made: dict[str, Any] = {k: change(x) for k, x in found.items() if x is not None}
+        return Noise(**made)
 
 
 @dataclass(frozen=True)

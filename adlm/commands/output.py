@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 from adlm.errors import UserError
-from adlm.results import Result, try_place
+from adlm.results import Result, read_json, try_place
 
 R = TypeVar("R", bound=Result)
 
@@ -23,8 +22,8 @@ class Output:
     def earlier(self, kind: type[R]) -> R | None:
         """Read what an earlier run left, if it can be read."""
         try:
-            return kind.from_json(json.loads(self.path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, UserError):
+            return kind.from_json(read_json(self.path))
+        except UserError:
             return None
 
     def keep(self, result: Result) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from adlm import device as devices
 from adlm.config import check, to_dict
 from adlm.models.checkpoint import Checkpoint
-from adlm.results import Result
+from adlm.results import Json, Result
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class CheckpointResult(Result):
     checkpoint: str | None = None  # None: samples from a file
     checkpoint_hash: str | None = None
     tokenizer_hash: str | None = None
-    config: dict[str, object] = field(default_factory=dict)
+    config: Json = field(default_factory=dict)  # as `config.to_dict` writes it
 
 
 def about(saved: Checkpoint) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from adlm.data.vocab import Vocab
 from adlm.device import wide
 from adlm.errors import UserError
 from adlm.models.anchored import Anchored
-from adlm.models.denoiser import Denoiser
+from adlm.models.denoiser import Denoiser, States
 from adlm.nn.linear_ce import linear_cross_entropy
 from adlm.objectives.ar import Autoregressive
 from adlm.objectives.base import Objective
@@ -56,7 +56,16 @@ class AnchoredObjective(Objective):
         return Anchors(self.config, self.vocab)
 
     def noise(self, rows: int, length: int, generator: torch.Generator) -> Noise | None:
-        made = self.base.noise(rows, length, generator)
+        return self.shifted(self.base.noise(rows, length, generator), rows, generator)
+
+    def noise_at(
+        self, progress: float, rows: int, length: int, generator: torch.Generator
+    ) -> Noise | None:
+        made = self.base.noise_at(progress, rows, length, generator)
+        return self.shifted(made, rows, generator)
+
+    def shifted(self, made: Noise | None, rows: int, generator: torch.Generator) -> Noise | None:
+        """Add which positions a thinned anchor loss takes."""
         if self.config.every == 1:
             return made
         shift = torch.rand(rows, generator=generator)
@@ -80,6 +89,9 @@ class AnchoredObjective(Objective):
 
     def loss(self, h: Tensor, head: nn.Linear, view: View) -> tuple[Tensor, Tensor]:
         return self.base.loss(h, head, view)
+
+    def states(self, model: Denoiser, view: View) -> States:
+        return self.base.states(model, view)
 
     def aside(self, model: Denoiser, batch: Batch) -> tuple[Tensor, Tensor] | None:
         return self.base.aside(model, batch)

@@ -45,6 +45,12 @@ class Objective(ABC):
     def noise(self, rows: int, length: int, generator: torch.Generator) -> Noise | None:
         """Draw the randomness for one global batch of training rows."""
 
+    def noise_at(
+        self, progress: float, rows: int, length: int, generator: torch.Generator
+    ) -> Noise | None:
+        """Draw the same when a share `progress` of the training is done: a curriculum differs."""
+        return self.noise(rows, length, generator)
+
     @abstractmethod
     def view(self, batch: Batch, noise: Noise | None) -> View:
         """Return what the network is shown, and which of its predictions are scored."""

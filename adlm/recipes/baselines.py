@@ -18,6 +18,7 @@ SEDD = ProcessConfig(masking="bernoulli", conditioned=True, eps=1e-3)
 UNIFORM = replace(SEDD, kernel="uniform", schedule="geometric", eps=0.0)
 D3PM = ProcessConfig(masking="bernoulli", conditioned=True, steps=1000)
 UDLM = replace(SEDD, kernel="uniform")
+DUO = replace(UDLM, curriculum=0.5)
 GIDD = replace(SEDD, kernel="mixture:0.1", weight="dynamic", eps=1e-4)
 LAPTOP_TIME = 32  # width of the time embedding beside 128 of the trunk
 
@@ -58,6 +59,12 @@ def lm1b_udlm() -> Config:
     return small(diffusion(LM1B, 1_000_000), "udlm", UDLM)
 
 
+@register("recipe", "lm1b-duo")
+def lm1b_duo() -> Config:
+    """Duo, UDLM with its curriculum in the first half, on One Billion Words."""
+    return small(diffusion(LM1B, 1_000_000), "udlm", DUO)
+
+
 @register("recipe", "owt-sedd")
 def owt_sedd() -> Config:
     """SEDD (absorbing) on OpenWebText, 262B tokens as the paper counts."""
@@ -74,6 +81,12 @@ def owt_sedd_uniform() -> Config:
 def owt_udlm() -> Config:
     """UDLM on OpenWebText, 262B tokens as the paper counts."""
     return small(diffusion(OWT, 1_000_000), "udlm", UDLM)
+
+
+@register("recipe", "owt-duo")
+def owt_duo() -> Config:
+    """Duo, UDLM with its curriculum in the first half, on OpenWebText."""
+    return small(diffusion(OWT, 1_000_000), "udlm", DUO)
 
 
 @register("recipe", "owt-gidd")
@@ -104,6 +117,12 @@ def laptop_sedd_uniform() -> Config:
 def laptop_udlm() -> Config:
     """UDLM: noise is any token, and what is written may be rewritten."""
     return laptop("udlm", UDLM)
+
+
+@register("recipe", "laptop-duo")
+def laptop_duo() -> Config:
+    """Duo: UDLM whose noise is Gaussian and softened in the first half of the training."""
+    return laptop("udlm", DUO)
 
 
 @register("recipe", "laptop-gidd")

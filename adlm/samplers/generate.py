@@ -165,8 +165,8 @@ def generate(
         random = RowRandom(settings.seed, rows)
         fixed = z != vocab.mask
         how = (settings.draw, random, settings.precision, device, config.process.conditioned)
-        made = BlockCanvas if in_blocks(config) else Canvas
-        canvas = made(z, fixed, vocab.mask, model.eval(), *how, kernel, kind.reads)
+        easel = BlockCanvas if in_blocks(config) else Canvas
+        canvas = easel(z, fixed, vocab.mask, model.eval(), *how, kernel, kind.reads)
         with devices.autocast(settings.precision, device):  # weights are rounded once
             if policy is None:
                 run_causal(canvas, vocab.bos, watch)

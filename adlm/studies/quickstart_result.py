@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from adlm.eval.likelihood import LikelihoodResult
 from adlm.registry import register
 from adlm.results import Json, Result
 from adlm.viz.page import Section
@@ -22,45 +23,7 @@ KINDS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scored(Result):
-    """The fields of a likelihood's file."""
-
-    command: ClassVar[str] = "eval likelihood"
-    data: str
-    split: str
-    quantity: str
-    exact: bool
-    bound: bool = True
-    given: str | None = None
-    nll_per_token: float
-    ppl: float
-    bits_per_byte: float
-    se_nll: float | None
-    se_ppl: float | None
-    with_length: Json | None = None
-    se_over: str = "rows"
-    documents: int = 0
-    se_monte_carlo: float | None = None
-    rows: int
-    tokens: int
-    bytes: int
-    bytes_counted: str = ""
-    draws: int
-    estimator: str
-    seed: int
-    data_hash: str
-    checkpoint: str
-    checkpoint_hash: str
-    tokenizer_hash: str
-    config: Json  # as `config.to_dict` writes it
-    length: int
-    packing: str
-    limit: int = 0
-    parameters: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class QuickstartRow(Scored):
+class QuickstartRow(LikelihoodResult):
     """One model: its likelihood, how it learnt, and what it writes."""
 
     training_seconds: float | None
@@ -79,7 +42,7 @@ class QuickstartRow(Scored):
     @property
     def figure(self) -> str:
         """Test PPL with its standard error."""
-        return bounded(self.ppl, self.exact, self.se_ppl)
+        return self.cell(self.sign)
 
 
 @register("result", "quickstart")
@@ -101,7 +64,7 @@ class QuickstartResult(Result):
             [
                 recipe,
                 KINDS.get(recipe, ""),
-                f"{r.parameters / 1e6:.2f} M",
+                f"{(r.parameters or 0) / 1e6:.2f} M",
                 r.figure,
                 bounded(r.bits_per_byte, r.exact, digits=3),
                 f"{(r.training_seconds or 0) / 60:.1f}",

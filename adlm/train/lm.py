@@ -68,7 +68,8 @@ class LanguageModelling(Workload):
         """This process's rows and their part of the global batch's noise, `micro` rows a piece."""
         cfg = self.config.train
         generator = torch.Generator().manual_seed(cfg.seed * 1_000_003 + step)
-        noise = self.objective.noise(cfg.batch, self.rows.length, generator)
+        done = step / cfg.steps
+        noise = self.objective.noise_at(done, cfg.batch, self.rows.length, generator)
         index = self.order.step(step)
         mine = share(cfg.batch, world.rank, world.size)
         batch, noise = self.rows.batch(index[mine]), None if noise is None else noise[mine]
@@ -165,7 +166,7 @@ class LanguageModelling(Workload):
         found = [r for r in read(run / "metrics.jsonl") if "valid_ppl" in r]
         lines = [f"done: {checkpoint.find(run)}"]
         if found:
-            ppl, error = found[-1]["valid_ppl"], found[-1]["valid_se"]
+            ppl, error = found[-1]["valid_ppl"], found[-1].get("valid_se", math.nan)
             spread = f" ± {ppl * error:.1f}" if math.isfinite(error) else ""
             curve = f"   {sparkline([r['valid_nll'] for r in found])}" if len(found) > 2 else ""
             bound = "" if self.objective.exact else "≤ "

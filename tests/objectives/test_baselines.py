@@ -172,6 +172,36 @@ def test_padding_and_neighbours_change_nothing(name):
     assert torch.allclose(objective.score(model, Batch(other, valid), noise).rows, rows, rtol=1e-12)
 
 
+def test_duo_is_udlm_with_softened_noise_at_first():
+    torch.manual_seed(0)
+    config = small("x", "duo")
+    objective, model = make_objective(config, VOCAB), build_model(config, VOCAB.size).double()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.05)
+    x = torch.randint(0, 99, (6, 16))
+    batch = Batch(x, torch.arange(16) < torch.tensor([[16]] * 5 + [[9]]))
+    early, late = (
+        objective.noise_at(done, 6, 16, torch.Generator().manual_seed(1)) for done in (0.2, 0.7)
+    )
+    assert late.soft is None
+    assert objective.noise(6, 16, torch.Generator().manual_seed(1)).soft is None
+    view = objective.view(batch, early)
+    assert torch.equal(view.z[~batch.valid], x[~batch.valid])
+    assert (view.z != VOCAB.mask).all()
+    soft, plain = objective.score(model, batch, early), objective.score(model, batch, late)
+    assert torch.isfinite(soft.rows).all()
+    soft.bound.backward()
+    assert model.embed.weight.grad.abs().sum() > 0
+    # nearly no temperature: the mixture is its first token
+    objective.gaussian = replace(objective.gaussian, tau=1e-12)
+    hard = objective.view(batch, early)
+    shown = objective.states(model, hard).denoiser
+    bare = model(hard.z, replace(hard.context, wanted=hard.wanted)).denoiser
+    assert torch.allclose(shown, bare, atol=1e-9)
+    assert torch.isfinite(plain.bound)
+    assert evaluator(config, VOCAB).bound
+
+
 def test_costs_and_matches_know_them():
     gidd, d3pm, sedd = (recipe(f"laptop-{n}") for n in ("gidd", "d3pm", "sedd"))
     assert head_share(sedd) == 0.5

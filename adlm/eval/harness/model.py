@@ -21,7 +21,8 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
-from adlm import api
+from adlm import api, registry
+from adlm.errors import UserError
 from adlm.nn.context import Context
 from adlm.objectives.likelihood import strata_variance
 from adlm.objectives.subs import log_probabilities
@@ -121,7 +122,13 @@ class Harness(LM):
         return float(nats), bool((log_p.argmax(dim=1) == target).all())
 
     def masked(self, x: torch.Tensor, start: int) -> tuple[float, bool]:
-        net, vocab = self.model.network, self.model.vocab
+        net, vocab, config = self.model.network, self.model.vocab, self.model.config
+        kind = registry.lookup("objective", config.objective)
+        if kind.parameterization != "subs" or config.process.conditioned:
+            raise UserError(
+                "the harness scores answers by masked diffusion that does not see the time: "
+                f"a checkpoint of {config.objective} can only generate there"
+            )
         count = x.shape[1] - start
         generator = torch.Generator().manual_seed(self.seed)
         u = (torch.arange(self.draws) + torch.rand(self.draws, generator=generator)) / self.draws

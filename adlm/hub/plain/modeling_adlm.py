@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -196,7 +196,7 @@ class AdlmPreTrainedModel(PreTrainedModel):
     """Embedding, anchor network (where there is one), denoiser and vocabulary head."""
 
     config_class = AdlmConfig
-    _keys_to_ignore_on_load_unexpected: ClassVar = [r"table_\w+"]  # counts that training reads
+    _keys_to_ignore_on_load_unexpected = [r"table_\w+"]  # noqa: RUF012 (counts)
 
     def __init__(self, config: AdlmConfig):
         super().__init__(config)
