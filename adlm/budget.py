@@ -33,6 +33,7 @@ GPUS = {
 UTILISATION = 0.4  # share of the peak that such training usually reaches; stated in the output
 LONG = 2 * 86400.0  # seconds; what takes longer here is told for LARGE
 LARGE = (8, "h100")
+SHORT = 60.0  # seconds; what takes less there is told for this machine
 
 
 def find_gpu(name: str) -> Gpu:
@@ -81,9 +82,9 @@ def outline(config: Config, here: float) -> tuple[str, str, str, str]:
     tokens = training_tokens(config)
     flops = tokens * training_flops(config, size)
     takes = f"{duration(flops / here)} here"
-    if flops / here > LONG:
-        count, gpu = LARGE
-        seconds = flops / (count * UTILISATION * GPUS[gpu].flops)
+    count, gpu = LARGE
+    seconds = flops / (count * UTILISATION * GPUS[gpu].flops)
+    if flops / here > LONG and seconds > SHORT:  # a busy machine measures slow: small ones stay
         takes = f"{duration(seconds)} on {count} x {gpu}"
     return amount(parameters(config, size)), amount(tokens), f"{flops:.1g}", takes
 
@@ -98,7 +99,8 @@ def predicted(config: Config, tokens: float) -> str:
         ''
     """
     share = head_share(config)
-    count = f"half of them, {amount(share * tokens)}, are masked and predicted"
+    part = "half" if share == 0.5 else f"{share:.3g}"
+    count = f"{part} of them, {amount(share * tokens)}, are masked and predicted"
     return "" if share == 1 else f"; {count}: what the papers count"
 
 

@@ -39,6 +39,7 @@ COMMANDS = {
     "watch": "see a text appear in the terminal, anchors coloured",
     "anchors": "show a text with its anchors",
     "study anchoring": "ADLM and A2R against their baselines, over seeds",
+    "study baselines": "every baseline of the paper's tables, and anchoring over them",
     "study ablate": "change one setting of anchoring at a time",
     "study times": "how MDLM learns best: times, weights, rates and batch",
     "study reasoning": "reasoning methods on one task, over seeds",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,9 +18,11 @@ from adlm.errors import UserError
 from adlm.models import checkpoint
 from adlm.models.cost import flops_per_token, step_memory, training_flops
 from adlm.models.hub import load_model
+from adlm.objectives.likelihood import evaluator
 from adlm.recipes import recipe
 from adlm.samplers.generate import samplers_for
 from adlm.train.run import train
+from adlm.types import Batch
 from tests.conftest import make_config, small_corpus
 
 
@@ -99,6 +102,32 @@ def test_texts_of_any_length_and_a_page_that_replays_them(runs, tmp_path, capsys
     one, two = (model.generate(n=n, length=30, sampler="remdm-cap", seed=2) for n in (1, 3))
     assert one == two[:1]
     assert model.infill("the [MASK:3] of the sea", n=1)[0].endswith(" of the sea")
+
+
+def test_anchors_are_looked_at_after_clean_blocks(runs, tmp_path):
+    out = tmp_path / "anchors.json"
+    words = ["eval", "anchors", str(runs / "anchored"), "--plain", str(runs / "bd3lm")]
+    words += ["--rows", "4", "--texts", "0", "--draws", "1", "--judge", "none"]
+    assert main([*words, "--out", str(out)]) == 0
+    named = set(re.findall(r'"network": "(.*?)"', out.read_text()))
+    assert named == {"anchor network", "denoiser", "plain model"}
+
+
+def test_the_harness_scores_a_continuation_after_clean_blocks(runs):
+    """Many draws of the bound against the bound of its blocks, one token each: the chain rule."""
+    pytest.importorskip("lm_eval")
+    from adlm.eval.harness.model import Harness
+
+    judge = Harness(str(runs / "exact"), draws=400, device="cpu")
+    given, target = list(b"the law "), list(b"of the")
+    nats, _ = judge.score(given, target)
+    model = judge.model
+    x = torch.tensor([given + target])
+    objective = evaluator(model.config, model.vocab)
+    valid = torch.arange(x.shape[1])[None] >= len(given)
+    batch = Batch(x, valid, torch.zeros_like(x))
+    exact = objective.score(model.network, batch, None).rows.item()
+    assert abs(nats - exact) < 4 * judge.errors[-1]
 
 
 def test_the_samplers_of_a_checkpoint_are_those_inside_its_blocks(runs):

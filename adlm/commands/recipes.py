@@ -9,7 +9,7 @@ from adlm import registry
 from adlm.budget import LARGE, UTILISATION, outline
 from adlm.measure import matmul_flops
 
-LINE = "{:<13}{:>11}{:>8}{:>7}  {:<24}{}"
+LINE = "{:<{wide}}{:>11}{:>8}{:>7}  {:<25}{}"
 
 
 def recipes() -> None:
@@ -17,10 +17,13 @@ def recipes() -> None:
     device = devices.pick()
     precision = devices.precision("auto", device)
     here = UTILISATION * matmul_flops(precision, device, budget=0.2)
-    print(LINE.format("recipe", "parameters", "tokens", "FLOPs", "takes about", ""))
-    for name in registry.names("recipe"):
+    names = registry.names("recipe")
+    wide = max(map(len, names))
+    print(LINE.format("recipe", "parameters", "tokens", "FLOPs", "takes about", "", wide=wide))
+    for name in names:
         function = registry.lookup("recipe", name)
-        print(LINE.format(name, *outline(function(), here), inspect.getdoc(function)))
+        what = (inspect.getdoc(function) or "").split("\n\n")[0].replace("\n", " ")
+        print(LINE.format(name, *outline(function(), here), what, wide=wide))
     count, gpu = LARGE
     print(
         f"\nTimes at {UTILISATION:.0%} of the peak, assumed: of this machine ({device}, "

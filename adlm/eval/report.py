@@ -15,7 +15,7 @@ import msgspec
 from adlm.errors import UserError
 from adlm.progress import console
 from adlm.registry import lookup, names
-from adlm.results import Result, read_json
+from adlm.results import Json, Result, read_json
 from adlm.train.log import read
 from adlm.viz.page import Section
 from adlm.viz.plots import Line, png
@@ -63,11 +63,8 @@ def parts(path: Path) -> list[Path]:
 def of_file(path: Path) -> Section:
     """The section of one result file; of one that no class knows, the fields that can be shown."""
     values = read_json(path)
-    kind = values.get("command", "")
-    if "command" not in values and "study" in values:  # a study's of an older version
-        kind = "study reasoning" if values["study"] == "reasoning" else "study"
-    if isinstance(kind, str) and kind in names("result"):
-        made = section(lookup("result", kind).from_json(values, path), path)
+    if result := typed(values, path):
+        made = section(result, path)
     else:
         rows = [[k, str(v)] for k, v in values.items() if isinstance(v, str | int | float)]
         made = Section(path.stem, ["field", "value"], rows)
@@ -76,6 +73,15 @@ def of_file(path: Path) -> Section:
         made.title += f" ({name})"
     made.details = made.details or {k: v for k, v in values.items() if k in DETAILS}
     return made
+
+
+def typed(values: Json, path: Path) -> Result | None:
+    """The result of the class that its command has; None where there is no such class."""
+    kind = values.get("command")
+    if "command" not in values and "study" in values:  # a study's of an older version
+        kind = "study reasoning" if values["study"] == "reasoning" else "study"
+    known = isinstance(kind, str) and kind in names("result")
+    return lookup("result", str(kind)).from_json(values, path) if known else None
 
 
 def section(result: Result, path: Path) -> Section:

@@ -16,7 +16,9 @@ KINDS = {
     "a2r": "an autoregressive language model behind an anchor network (A2R)",
     "mdlm": "a masked diffusion language model (MDLM)",
     "adlm": "a masked diffusion language model behind an anchor network (ADLM)",
+    "bd3lm": "a block diffusion language model (BD3-LM)",
 }
+DEFAULT = "a diffusion language model with the objective {}"
 MEASURED = ("eval likelihood", "eval zeroshot")
 MASKED = """tokens = AutoTokenizer.from_pretrained(name, trust_remote_code=True)
 model = AutoModelForMaskedLM.from_pretrained(name, trust_remote_code=True)
@@ -50,7 +52,9 @@ def about(saved: Checkpoint) -> Section:
         ["vocabulary", f"{saved.vocab.size:,} tokens ({Path(data.tokenizer).name})"],
         *training(saved),
     ]
-    said = f"This is {KINDS[config.objective]}, made with adlm."
+    said = (
+        f"This is {KINDS.get(config.objective, DEFAULT.format(config.objective))}, made with adlm."
+    )
     return Section("Model", ["", ""], rows, [said])
 
 
@@ -137,6 +141,8 @@ def limits(saved: Checkpoint, causal: bool) -> Section:
         f"It was trained on rows of {saved.config.data.length:,} tokens and is not tuned to follow "
         "instructions. What it writes may be false or hurtful, as the text that it learned from."
     ]
+    if saved.config.process.conditioned:
+        notes.append("It sees the noise level: `model(ids, sigma=...)`; without one it is 0.")
     if not causal:
         notes.append(
             "A perplexity above is an upper bound. One pass gives the probability of each hidden "

@@ -26,19 +26,14 @@ PLAIN = Path(__file__).parent / "plain"
 CODE = ("configuration_adlm.py", "modeling_adlm.py")
 # what its owner may edit on the hub
 FREE = ("README.md", "generation_config.json", "tokenizer_config.json", *CODE)
-KINDS = ("ar", "a2r", "mdlm", "adlm")
 
 
 def export(saved: Checkpoint, folder: Path) -> list[Path]:
     """Write the folder, whole or not at all; returns its files."""
-    kind = saved.config.objective
-    if kind not in KINDS:
-        raise UserError(
-            f"{saved.path} is a model of {kind}: transformers gets those of {', '.join(KINDS)}"
-        )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"--to {folder} is there already: name a new or an empty folder")
-    causal: bool = registry.lookup("objective", kind).causal
+    objective = registry.lookup("objective", saved.config.objective)
+    causal, in_blocks = objective.causal, objective.in_blocks
     with checkpoint.whole(folder, FREE) as work:
         for name in ("tokenizer.json", "vocab.json", "lengths.json", "source.json"):
             if (saved.path / name).is_file():
@@ -47,7 +42,7 @@ def export(saved: Checkpoint, folder: Path) -> list[Path]:
         for name in CODE:
             shutil.copy(PLAIN / name, work)
         texts = {
-            "config.json": config(saved, causal),
+            "config.json": config(saved, causal, in_blocks),
             "generation_config.json": generation(saved.vocab),
             "tokenizer_config.json": tokenizer(saved.vocab, saved.config.data.length),
         }
@@ -56,7 +51,7 @@ def export(saved: Checkpoint, folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-def config(saved: Checkpoint, causal: bool) -> str:
+def config(saved: Checkpoint, causal: bool, in_blocks: bool) -> str:
     """config.json: transformers' fields, and ours under `adlm`."""
     kind, vocab = "ForCausalLM" if causal else "ForMaskedLM", saved.vocab
     return as_json(
@@ -70,6 +65,7 @@ def config(saved: Checkpoint, causal: bool) -> str:
             "dtype": "float32",
             "vocab_size": vocab.size,
             "causal": causal,
+            "block": saved.config.process.block if in_blocks else 0,
             "mask_token_id": vocab.mask,
             "bos_token_id": vocab.bos,
             "eos_token_id": vocab.eos,

@@ -41,7 +41,8 @@ class BlockLayout(Layout):
     def mask(self, length: int, past: int = 0, device: torch.device | None = None) -> Tensor | None:
         if self.segment is None and not self.paired and length <= self.block:
             return None  # one block, which sees itself and all that is kept
-        rule = visible(length, past, self.block, self.paired, self.window, device)
+        make = visible.__wrapped__ if torch.compiler.is_compiling() else visible  # it keeps its own
+        rule = make(length, past, self.block, self.paired, self.window, device)
         if self.segment is None:
             return rule
         segment = self.segment.repeat(1, 2) if self.paired else self.segment  # (B, P)

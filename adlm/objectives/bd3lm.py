@@ -54,6 +54,12 @@ class BlockDiffusion(MaskedDiffusion):
         if self.exact:
             self.estimator = "exact: chain rule, blocks of 1, one pass"
 
+    @classmethod
+    def head_share(cls, config: Config) -> float:
+        """With 1 to L' of L' tokens hidden, all alike, a little more than half of them."""
+        block = config.process.block
+        return (block + 1) / (2 * block) if config.process.masking == "exact-k" else 0.5
+
     def check_clip(self, config: Config) -> None:
         """Raise UserError unless masks can be drawn again until their share lies inside."""
         process = config.process

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from adlm.config import check
+from adlm import registry
+from adlm.config import Config, check
 from adlm.errors import UserError
 from adlm.registry import register
 from adlm.samplers.base import Canvas, Policy, make_policy
@@ -32,6 +33,11 @@ class Blocks(Policy):
         check(self.size <= most, "--policy.size", self.size, f"at most the context, {most}")
         if self.inner == "blocks":
             raise UserError("--policy.inner must be another sampler than blocks")
+
+    @classmethod
+    def serves(cls, config: Config) -> bool:
+        in_blocks = registry.lookup("objective", config.objective).in_blocks  # of its own
+        return super().serves(config) and not in_blocks
 
     def times(self, canvas: Canvas, steps: int) -> Iterator[tuple[float, float]]:
         length = canvas.z.shape[1]

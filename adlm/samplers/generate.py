@@ -106,8 +106,6 @@ def in_blocks(config: Config) -> bool:
 
 def serves(sampler: str, config: Config) -> bool:
     """Can a diffusion sampler write with this checkpoint?"""
-    if sampler == "blocks" and in_blocks(config):
-        return False
     return find_policy(sampler).serves(config)
 
 

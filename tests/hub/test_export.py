@@ -15,14 +15,13 @@ from safetensors.torch import load_file, save_file
 
 import adlm
 from adlm.cli import main
-from adlm.config import Config, DataConfig, ModelConfig
+from adlm.config import Config, DataConfig, ModelConfig, ProcessConfig
 from adlm.data.vocab import byte_vocab
 from adlm.errors import UserError
 from adlm.hub.export import export
 from adlm.models import checkpoint
 from adlm.models.build import build_model
 from adlm.nn.context import Context
-from adlm.nn.layout import Layout
 from adlm.train.run import train
 from tests.conftest import make_config, small_corpus
 
@@ -37,7 +36,10 @@ SHAPES = {
         replace(BASE, anchor_blocks=2, bridge="softmax"),
     ],
     "a2r": [replace(BASE, anchor_blocks=1), replace(BASE, anchor_blocks=1, bridge="hidden")],
+    "bd3lm": [replace(BASE, time=4), replace(BASE, conv=5)],
+    "sedd": [replace(BASE, time=4)],
 }
+PROCESSES = {"sedd": ProcessConfig(masking="bernoulli", conditioned=True)}
 CASES = {f"{kind}-{i}": (kind, m) for kind, all_ in SHAPES.items() for i, m in enumerate(all_)}
 PLAIN = """
 import sys
@@ -88,7 +90,8 @@ def exported(tmp_path_factory):
     home, vocab = tmp_path_factory.mktemp("exported"), byte_vocab()
     torch.manual_seed(0)
     for name, (kind, shape) in CASES.items():
-        config = Config(kind, DataConfig(tokenizer="byte", length=16), shape)
+        process = PROCESSES.get(kind, ProcessConfig())
+        config = Config(kind, DataConfig(tokenizer="byte", length=16), shape, process)
         model = build_model(config, vocab.size)
         with torch.no_grad():
             for weight in model.parameters():
@@ -114,7 +117,7 @@ def test_plain_transformers_gives_the_same_logits(name, exported):
     real = given["real"].bool()
     with torch.no_grad():
         wanted = model.logits(given["x"])
-        padded = model.logits(given["x"], Context(Layout(model.causal, torch.where(real, 0, -1))))
+        padded = model.logits(given["x"], Context(model.own_layout(torch.where(real, 0, -1))))
         noised = model.logits(given["x"], Context(sigma=given.get("sigma")))
     assert wanted.std() > 0.5
     for found in (load_file(home / f"{n}.safetensors") for n in ("first", "second")):

@@ -19,10 +19,10 @@ from adlm.errors import UserError
 from adlm.locks import hold
 from adlm.models.cost import flops_per_token, parameters, training_flops
 from adlm.models.size import match
-from adlm.reasoning.plan import Settings
+from adlm.reasoning.plan import ReasoningSettings
 from adlm.recipes import recipe
 from adlm.recipes.anchoring import anchored
-from adlm.studies import ablate, anchoring, pool
+from adlm.studies import ablate, anchoring, baselines, pool
 from adlm.studies.ablate import AXES
 from adlm.studies.language import LanguageStudy
 from adlm.studies.pool import Job
@@ -83,6 +83,17 @@ def test_the_rows_of_the_anchoring_study():
     sizes = [parameters(rows[name], vocab) for name in ("ADLM", anchoring.LARGER)]
     assert sizes[0] == pytest.approx(sizes[1], rel=0.04)
     assert all(name in rows for pair in anchoring.PAIRS for name in pair)
+
+
+def test_the_rows_of_the_baselines_study():
+    rows = baselines.rows(6_000_000)
+    assert len({c.train.steps * c.train.batch * c.data.length for c in rows.values()}) == 1
+    assert {"ar", "mdlm", "sedd", "d3pm", "udlm", "gidd", "bd3lm"} <= {
+        c.objective for c in rows.values()
+    }
+    assert rows["MDLM"] == anchoring.rows(6_000_000)["MDLM"]  # the same runs serve both studies
+    assert all(name in rows for pair in baselines.PAIRS for name in pair)
+    assert set(baselines.SHOWN) <= set(rows)
 
 
 def test_only_the_paper_s_system_has_anchors_as_the_only_way():
@@ -160,7 +171,7 @@ def test_a_study_of_reasoning_of_the_version_before_goes_on():
         home=BEFORE / "reasoning",
         task="arithmetic",
         methods=["cot"],
-        settings=Settings(precision="fp32", **small),
+        settings=ReasoningSettings(precision="fp32", **small),
         seeds=2,
         tests=4,
     )

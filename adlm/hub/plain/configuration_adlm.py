@@ -8,7 +8,10 @@ from transformers import PretrainedConfig
 
 
 class AdlmConfig(PretrainedConfig):
-    """`adlm` is the configuration that adlm itself reads; its "model" is the network."""
+    """`adlm` is the configuration that adlm itself reads; its "model" is the network.
+
+    A causal network sees all tokens before a position, one with blocks all blocks up to its own.
+    """
 
     model_type = "adlm"
 
@@ -17,12 +20,14 @@ class AdlmConfig(PretrainedConfig):
         adlm: dict[str, Any] | None = None,
         vocab_size: int = 258,
         causal: bool = False,
+        block: int = 0,
         mask_token_id: int | None = None,
         **kwargs: Any,
     ):
         self.adlm = adlm or {}
         self.vocab_size = vocab_size
         self.causal = causal
+        self.block = block
         self.mask_token_id = mask_token_id
         super().__init__(**kwargs)
 

@@ -40,10 +40,11 @@ FREQUENCIES = 256  # features of the time embedding
 class Conv(nn.Module):
     """x^l + sum_j w_j x^{l-j}, a depthwise convolution over neighbours of one kind."""
 
-    def __init__(self, width: int, taps: int, causal: bool):
+    def __init__(self, width: int, taps: int, causal: bool, block: int):
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(taps, width))
         self.first = 0 if causal else -(taps // 2)
+        self.block = block
 
     def forward(self, x: Tensor, real: Tensor | None) -> Tensor:
         """x: (B, L, D), real: (B, L) bool, False for padding, or None."""
@@ -51,6 +52,9 @@ class Conv(nn.Module):
         for offset, weight in enumerate(self.weight, self.first):
             left, right = max(offset, 0), max(-offset, 0)
             tap = F.pad(x, (0, 0, left, right))[:, right : right + length]  # x^{l - offset}
+            if self.block:  # nothing of a later block
+                place = torch.arange(length, device=x.device)
+                tap = tap * ((place - offset) // self.block <= place // self.block)[:, None]
             if real is not None:
                 tap = tap * (torch.roll(real, offset, 1) == real)[..., None]
             out = out + weight * tap
@@ -93,9 +97,9 @@ def rotate(x: Tensor) -> Tensor:
 class Block(nn.Module):
     """Convolution, attention and MLP, each added to the stream; c modulates and gates them."""
 
-    def __init__(self, m: Any, causal: bool):
+    def __init__(self, m: Any, causal: bool, block: int):
         super().__init__()
-        self.conv = Conv(m.width, m.conv, causal) if m.conv else None
+        self.conv = Conv(m.width, m.conv, causal, block) if m.conv else None
         self.norm1 = nn.LayerNorm(m.width, bias=m.bias)
         self.attention = Attention(m)
         self.norm2 = nn.LayerNorm(m.width, bias=m.bias)
@@ -135,10 +139,11 @@ class Time(nn.Module):
 class Trunk(nn.Module):
     """A stack of blocks and a final norm."""
 
-    def __init__(self, m: Any, causal: bool, length: int, depth: int):
+    def __init__(self, m: Any, config: AdlmConfig, depth: int):
         super().__init__()
-        self.causal = causal
-        self.blocks = nn.ModuleList(Block(m, causal) for _ in range(depth))
+        causal, length = config.causal, config.max_position_embeddings
+        self.step = 1 if causal else config.block or length  # tokens that come in turn
+        self.blocks = nn.ModuleList(Block(m, causal, config.block) for _ in range(depth))
         self.norm = nn.LayerNorm(m.width, bias=m.bias)
         learned = m.positions == "learned"
         self.positions = nn.Embedding(length, m.width) if learned else None
@@ -150,9 +155,8 @@ class Trunk(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """h: (B, L, D) -> the stream, and the same after the final norm."""
         length = h.shape[1]
-        mask = torch.ones(length, length, dtype=torch.bool, device=h.device)
-        mask = mask.tril() if self.causal else mask
         place = torch.arange(length, device=h.device)
+        mask = place[:, None] // self.step >= place // self.step  # (L, L)
         if real is not None:
             mask = mask & (real[:, None, :, None] == real[:, None, None, :])
             place = (real.cumsum(dim=1) - 1).clamp(min=0)
@@ -197,13 +201,13 @@ class AdlmPreTrainedModel(PreTrainedModel):
     def __init__(self, config: AdlmConfig):
         super().__init__(config)
         m = SimpleNamespace(**{**DEFAULTS, **config.adlm["model"]})
-        length, size = config.max_position_embeddings, config.vocab_size
+        size = config.vocab_size
         self.embed = nn.Embedding(size, m.width)
-        self.trunk = Trunk(m, config.causal, length, m.blocks)
+        self.trunk = Trunk(m, config, m.blocks)
         self.head = nn.Linear(m.width, size)
         self.residual, self.anchored = m.residual, m.anchor_blocks > 0
         if self.anchored:
-            self.anchor_trunk = Trunk(m, config.causal, length, m.anchor_blocks)
+            self.anchor_trunk = Trunk(m, config, m.anchor_blocks)
             self.anchor_head = nn.Linear(m.width, size)
             self.bridge = Bridge(m, size)
         tied = {"head.weight": m.tied, "anchor_head.weight": m.shared and self.anchored}

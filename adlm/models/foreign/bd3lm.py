@@ -13,7 +13,10 @@ from adlm.registry import register
 def process(source: Source) -> ProcessConfig:
     """The forward process inside a block: each token is hidden with probability t exactly."""
     seen = bool(source.setting("time_conditioning") or source.setting("algo.time_conditioning"))
-    return ProcessConfig(masking="bernoulli", times="stratified", conditioned=seen)
+    block = source.number("block_size")
+    if block is None:
+        raise UserError(f"{source.path} does not say how long its blocks are (block_size)")
+    return ProcessConfig(masking="bernoulli", times="stratified", conditioned=seen, block=block)
 
 
 @register("foreign", "bd3lm")

@@ -65,14 +65,15 @@ def turn(model: Denoiser, source: Source) -> None:
     for trunk in (m for m in model.modules() if isinstance(m, Trunk)):
         stored = next((t for k, t in source.tensors.items() if k.endswith("inv_freq")), None)
         if stored is not None:
-            phase = torch.arange(len(trunk.cos)).double()[:, None] * stored.double()
+            places = torch.arange(2 * len(trunk.cos)).double()  # room for [z ; x]
+            phase = places[:, None] * stored.double()
             cos, sin = phase.cos(), phase.sin()
         else:  # (1, L, 3, 1, d) with every angle twice
             cos, sin = (
                 source.tensors[f"rotary_emb.{n}_cached"][0, :, 0, 0].double() for n in NAMES
             )
             cos, sin = cos[:, : cos.shape[1] // 2], sin[:, : sin.shape[1] // 2]
-        assert (trunk.cos - cos).abs().max() < 1e-5
+        assert (trunk.cos - cos[: len(trunk.cos)]).abs().max() < 1e-5
         trunk.cos, trunk.sin = cos, sin
 
 

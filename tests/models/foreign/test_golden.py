@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from adlm.nn.blocks import BlockLayout
 from adlm.nn.context import Context
-from adlm.nn.layout import Layout
 from adlm.objectives.base import make_objective
 from adlm.objectives.subs import zero_masking
 from adlm.types import Batch, Noise
@@ -138,19 +138,9 @@ def test_gidd_gives_the_published_logits(exact, limit):
     assert far(model.logits(out["z"], Context(sigma=t)), out["network_logits"]) < limit
 
 
-class Blocks(Layout):
-    """A position sees its own block and all before it."""
-
-    def mask(self, length: int) -> Tensor:
-        block = torch.arange(length) // self.size
-        return (block[:, None] >= block)[None, None]
-
-
 def one_half(found, x: Tensor, z: Tensor, size: int) -> Tensor:
     """(B, L, V) logits of every noisy block after its clean ones: what [z ; x] gives at once."""
-    layout = Blocks(causal=False)
-    object.__setattr__(layout, "size", size)
-    out = []
+    layout, out = BlockLayout(block=size), []
     for start in range(0, x.shape[1], size):
         seen = torch.cat((x[:, :start], z[:, start : start + size]), dim=1)
         h = found.model(seen, Context(layout)).denoiser
@@ -163,6 +153,9 @@ def test_bd3lm_gives_the_published_logits_and_losses(size):
     found, out = given("bd3lm"), expected("bd3lm")
     x, z, masked = out["x"], out[f"z_block{size}"], out[f"masked_block{size}"]
     logits = one_half(found, x, z, size)
+    paired = Context(BlockLayout(block=size, paired=True))
+    whole = found.model.logits(torch.cat((z, x), dim=1), paired)[:, : x.shape[1]]
+    assert far(whole, out[f"logits_block{size}"]) < EXACT
     assert far(logits, out[f"logits_block{size}"]) < EXACT
     if size == 4:
         assert far(logits, out["logits_cached_block4"]) < EXACT

@@ -47,6 +47,22 @@ def test_what_is_imported_is_a_model_like_any_other(folder, tmp_path, capsys):
     assert main(["infill", str(out), "w1 [MASK] w2", "--steps", "2"]) == 0
 
 
+SPECIAL = {"bd3lm": (100, 98), "sedd": (100, 98), "gidd": (64, 62)}  # tokens, EOS; the mask is last
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+def test_every_published_objective_scores_and_writes(name, tmp_path):
+    home, (size, eos) = folder_of(name, tmp_path), SPECIAL[name]
+    ids = {f"w{i}": i for i in range(eos)} | {"<|endoftext|>": eos, "<|mask|>": size - 1}
+    Tokenizer(models.WordLevel(ids, unk_token="w0")).save(str(home / "tokenizer.json"))
+    assert importing(home, tmp_path / "out") == 0
+    model = adlm.load(tmp_path / "out")
+    assert model.config.objective == name
+    nats = model.nll(["w1 w2 w3"], draws=2)[0]
+    assert 0 < nats < 1000
+    assert model.generate(n=1, steps=4, seed=1)
+
+
 def test_the_averaged_weights_are_taken_unless_raw_is_asked_for(tmp_path):
     for words, raw in ((), False), (("--raw",), True):
         out = tmp_path / f"out-{raw}"
