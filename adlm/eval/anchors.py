@@ -28,7 +28,7 @@ from adlm.process.anchors import Anchors
 from adlm.progress import console
 from adlm.registry import register
 from adlm.samplers import template
-from adlm.samplers.generate import Settings
+from adlm.samplers.generate import SamplingSettings
 from adlm.viz.page import Section
 from adlm.viz.plots import Line, curves, png
 from adlm.viz.table import markdown_table, number
@@ -250,7 +250,7 @@ def harm(
         )
         if not settings.texts:
             return entry
-        written = Settings(
+        written = SamplingSettings(
             n=settings.texts, seed=seed, precision=lens.precision, device=lens.device
         )
         made = model.write(template.after("", data.length, model.vocab), written)

@@ -63,7 +63,7 @@ def parts(path: Path) -> list[Path]:
 def of_file(path: Path) -> Section:
     """The section of one result file; of one that no class knows, the fields that can be shown."""
     values = read_json(path)
-    if result := typed(values, path):
+    if result := result_of(values, path):
         made = section(result, path)
     else:
         rows = [[k, str(v)] for k, v in values.items() if isinstance(v, str | int | float)]
@@ -75,7 +75,7 @@ def of_file(path: Path) -> Section:
     return made
 
 
-def typed(values: Json, path: Path) -> Result | None:
+def result_of(values: Json, path: Path) -> Result | None:
     """The result of the class that its command has; None where there is no such class."""
     kind = values.get("command")
     if "command" not in values and "study" in values:  # a study's of an older version

@@ -7,7 +7,7 @@ say so.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -24,7 +24,7 @@ from adlm.eval.texts import TextFigures, Texts, describe, read, references
 from adlm.models import checkpoint
 from adlm.registry import register
 from adlm.samplers import template
-from adlm.samplers.generate import Settings
+from adlm.samplers.generate import SamplingSettings
 from adlm.viz.page import Section
 from adlm.viz.table import number, spread
 
@@ -32,7 +32,7 @@ OURS, REAL = "samples", "real texts"
 
 
 @dataclass(frozen=True)
-class SamplesSettings(Settings):
+class SamplesSettings(SamplingSettings):
     """How texts are written, if from a checkpoint, and how they are judged.
 
     Attributes:
@@ -56,11 +56,6 @@ class SamplesSettings(Settings):
     def __post_init__(self) -> None:
         check(self.mauve_seeds >= 1, "--mauve_seeds", self.mauve_seeds, "at least 1")
         super().__post_init__()
-
-    @property
-    def sampling(self) -> Settings:
-        """Only how texts are written."""
-        return Settings(**{f.name: getattr(self, f.name) for f in fields(Settings)})
 
 
 @dataclass(frozen=True, kw_only=True)

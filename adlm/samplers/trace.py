@@ -19,7 +19,7 @@ from adlm.nn.context import Context
 from adlm.process.anchors import Anchors
 from adlm.process.mask import forbid_mask
 from adlm.process.reverse import noise_level
-from adlm.samplers.base import Canvas
+from adlm.samplers.canvas import Canvas
 
 RARE = 0.3  # share of all tokens that the rarest ones make up
 
