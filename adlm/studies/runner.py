@@ -53,6 +53,12 @@ class StudySettings:
         check(self.tokens >= 1, "--tokens", self.tokens, "at least 1")
         check(self.seeds >= 1, "--seeds", self.seeds, "at least 1")
 
+    @classmethod
+    def of(cls, name: str, tokens: int = 1_500_000, seeds: int = 1) -> StudySettings:
+        """Return the defaults of the study with this name."""
+        places = {"home": f"runs/study-{name}", "out": f"results/study-{name}.json"}
+        return cls(tokens=tokens, seeds=seeds, **places)
+
 
 @dataclass(frozen=True)
 class Cell:
