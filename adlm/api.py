@@ -62,7 +62,7 @@ class Model:
     def blank(
         self, prompt: str = "", length: int | None = None, new: int | None = None
     ) -> np.ndarray:
-        """The template of a text after a prompt: (L,), by default of the trained length."""
+        """Return the template of a text after a prompt: (L,), by default of the trained length."""
         if length is not None and new is not None:
             raise UserError("give --length (with the prompt) or --max_new_tokens, not both")
         wanted = self.config.data.length if length is None else length
@@ -88,7 +88,7 @@ class Model:
         return generate(self.network, self.config, self.vocab, given, precise, self.device, watch)
 
     def record(self, given: np.ndarray, how: SamplingSettings) -> tuple[Samples, Trace]:
-        """The same with a record of every step."""
+        """Return the same with a record of every step."""
         trace = Trace(given, self.vocab)
         made = self.write(given, how, trace)
         trace.mark_anchors(self.network, self.config, self.counts)
@@ -107,7 +107,7 @@ class Model:
         seed: int = 0,
         length: Literal["coded", "given"] = "coded",
     ) -> np.ndarray:
-        """Nats of each text, its end included: exact for AR, an upper bound for diffusion.
+        """Return nats of each text, its end included: exact for AR, an upper bound for diffusion.
 
         A diffusion model sees how many tokens a text has. `coded` adds what that number costs (by
         the lengths of the training documents, see `data/lengths.py`): a bound of -log p(text), as
@@ -145,7 +145,7 @@ ALIASES = {"top_p": "nucleus", "num_samples": "n"}  # names that other libraries
 
 
 def settings(**how: Any) -> SamplingSettings:
-    """Settings from plain keywords; those of a draw may stand among them."""
+    """Return settings from plain keywords; those of a draw may stand among them."""
     for alias, name in ALIASES.items():
         if alias in how:
             value = how.pop(alias)
@@ -178,7 +178,7 @@ def load(path: str | Path, device: str = "auto", use: Sequence[str] = ()) -> Mod
 
 
 def fetched(path: str) -> str:
-    """The same path, or the folder into which the hub's model of that name was downloaded."""
+    """Return the path, or the folder of the hub's model of that name."""
     if not is_name(path) or "/" not in path:
         return path
     folder = download(path, checkpoint.FILES)

@@ -94,7 +94,7 @@ class Figures:
     se_ppl: float | None
 
     def cell(self, sign: str = "") -> str:
-        """The perplexity in a table."""
+        """Return the perplexity in a table."""
         return f"{sign}{math.inf if self.ppl is None else self.ppl:.2f}{table.spread(self.se_ppl)}"
 
     def line(self, sign: str) -> str:
@@ -259,7 +259,7 @@ def figures(found: Likelihood, text_bytes: int) -> Figures:
 
 
 def quantity(objective: Objective, given: bool) -> str:
-    """What the figure is, in words.
+    """Return what the figure is, in words.
 
     Example:
         >>> from adlm.objectives.ar import Autoregressive

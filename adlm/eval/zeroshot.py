@@ -88,7 +88,7 @@ class ZeroshotSettings(Scoring):
         return "wrap" if self.compat == "none" else f"published loader, {workers} worker(s)"
 
     def rows(self, config: DataConfig, split: str, vocab: Vocab) -> Rows:
-        """The rows of a set: packed as ours, or as the published loaders pack."""
+        """Return the rows of a set: packed as ours, or as the published loaders pack."""
         if self.compat == "none":
             return open_rows(replace(config, packing="wrap"), split, vocab)
         store = cache.load(open_source(config, split), vocab, config.workers)

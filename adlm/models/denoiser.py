@@ -61,7 +61,7 @@ class Denoiser(nn.Module):
         return self.trunk.causal
 
     def new_cache(self) -> Cache:
-        """An empty memory for decoding."""
+        """Return an empty memory for decoding."""
         return Cache.empty(sum(t.depth for t in self.modules() if isinstance(t, Trunk)))
 
     def forward(self, z: Tensor, context: Context = Context()) -> States:
@@ -74,7 +74,7 @@ class Denoiser(nn.Module):
         return z if z.is_floating_point() else self.embed(z)
 
     def layout(self, context: Context) -> Layout:
-        """The layout of a pass: the model's own where none is given."""
+        """Return the layout of a pass: the model's own where none is given."""
         return context.layout or self.own_layout()
 
     def own_layout(self, segment: Tensor | None = None) -> Layout:

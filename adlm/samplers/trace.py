@@ -126,7 +126,7 @@ class Trace:
 
 @torch.no_grad()
 def expected(model: Denoiser, x: Tensor, mask: int, sigma: Tensor | None = None) -> CorpusCounts:
-    """How often the model expects each token on a blank page.
+    """Return how often the model expects each token on a blank page.
 
     A causal one is asked after the texts, block diffusion for a blank block after them.
     """

@@ -11,7 +11,7 @@ WORDY = ("model", "recipe", "what it is")  # columns that read from the left
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """A figure, or nothing.
+    """Return a figure, or nothing.
 
     Example:
         >>> number(1.234), number(None)
@@ -26,7 +26,7 @@ def mib(value: float | None) -> str:
 
 
 def spread(value: float | None, digits: int = 2) -> str:
-    """What follows a figure that has a standard error or deviation.
+    """Return what follows a figure that has a standard error or deviation.
 
     Example:
         >>> f"51.5{spread(0.25, 1)}"
@@ -36,7 +36,7 @@ def spread(value: float | None, digits: int = 2) -> str:
 
 
 def bounded(value: float, exact: bool, error: float | None = None, digits: int = 2) -> str:
-    """A perplexity with its spread; ≤ says that it is an upper bound.
+    """Return a perplexity with its spread; ≤ says that it is an upper bound.
 
     Example:
         >>> bounded(51.5, False, 0.25), bounded(27.7, True)
@@ -52,7 +52,7 @@ def markdown_table(header: list[str], rows: list[list[str]]) -> str:
 
 
 def terminal_table(header: list[str], rows: list[list[str]], title: str = "") -> Table:
-    """A table for the terminal."""
+    """Return a table for the terminal."""
     from rich.table import Table
     from rich.text import Text
 
