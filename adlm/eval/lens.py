@@ -175,7 +175,7 @@ class Lens:
                 for name, model in models.items():
                     with autocast(self.precision, self.device):
                         sigma = self.sigma(name, ratio, z)
-                        for label, h, head in states(name, model, *given, sigma):
+                        for label, h, head in states(name, model, *given, sigma=sigma):
                             log_p = log_probabilities(h, head, self.mask)
                             tallies.setdefault(label, Tally()).add(log_p, target)
             chosen = torch.cat(anchors)
