@@ -171,11 +171,12 @@ class Lens:
                 z, hidden = masked(batch, ratio, self.mask, generator)
                 anchors.append(self.rule(batch.x, batch.valid, self.table)[hidden])
                 target = batch.x[hidden].to(self.device)
-                given = [t.to(self.device) for t in (z, batch.x, segments(batch), hidden)]
+                given = (z, batch.x, segments(batch), hidden)
+                shown, x, segment, at = (tensor.to(self.device) for tensor in given)
                 for name, model in models.items():
                     with autocast(self.precision, self.device):
                         sigma = self.sigma(name, ratio, z)
-                        for label, h, head in states(name, model, *given, sigma=sigma):
+                        for label, h, head in states(name, model, shown, x, segment, at, sigma):
                             log_p = log_probabilities(h, head, self.mask)
                             tallies.setdefault(label, Tally()).add(log_p, target)
             chosen = torch.cat(anchors)
