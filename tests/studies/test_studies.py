@@ -19,7 +19,7 @@ from adlm.errors import UserError
 from adlm.locks import hold
 from adlm.models.cost import flops_per_token, parameters, training_flops
 from adlm.models.size import match
-from adlm.reasoning.plan import Settings
+from adlm.reasoning.plan import ReasoningSettings
 from adlm.recipes import recipe
 from adlm.recipes.anchoring import anchored
 from adlm.studies import ablate, anchoring, baselines, pool
@@ -171,7 +171,7 @@ def test_a_study_of_reasoning_of_the_version_before_goes_on():
         home=BEFORE / "reasoning",
         task="arithmetic",
         methods=["cot"],
-        settings=Settings(precision="fp32", **small),
+        settings=ReasoningSettings(precision="fp32", **small),
         seeds=2,
         tests=4,
     )
