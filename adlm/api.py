@@ -26,7 +26,7 @@ from adlm.remote import download, is_name
 from adlm.samplers import template
 from adlm.samplers.base import Watch
 from adlm.samplers.categorical import Draw
-from adlm.samplers.generate import Samples, Settings, generate
+from adlm.samplers.generate import Samples, SamplingSettings, generate
 from adlm.samplers.trace import Trace
 
 use = allow  # code of one's own, by its name module:name
@@ -80,12 +80,14 @@ class Model:
         given = self.blank(prompt) if text is None else template.holes(text, self.vocab)
         return self.record(given, settings(n=n, **how))[1]
 
-    def write(self, given: np.ndarray, how: Settings, watch: Watch | None = None) -> Samples:
+    def write(
+        self, given: np.ndarray, how: SamplingSettings, watch: Watch | None = None
+    ) -> Samples:
         """Write the masks of a template: (L,) token ids."""
         precise = replace(how, precision=devices.precision(how.precision, self.device))
         return generate(self.network, self.config, self.vocab, given, precise, self.device, watch)
 
-    def record(self, given: np.ndarray, how: Settings) -> tuple[Samples, Trace]:
+    def record(self, given: np.ndarray, how: SamplingSettings) -> tuple[Samples, Trace]:
         """The same with a record of every step."""
         trace = Trace(given, self.vocab)
         made = self.write(given, how, trace)
@@ -142,7 +144,7 @@ class Model:
 ALIASES = {"top_p": "nucleus", "num_samples": "n"}  # names that other libraries have
 
 
-def settings(**how: Any) -> Settings:
+def settings(**how: Any) -> SamplingSettings:
     """Settings from plain keywords; those of a draw may stand among them."""
     for alias, name in ALIASES.items():
         if alias in how:
@@ -150,7 +152,7 @@ def settings(**how: Any) -> Settings:
             if how.get(name, 1) not in (1, value):  # 1 is the default of either
                 raise UserError(f"{alias} is another name of {name}: give one of them")
             how[name] = value
-    own = {f.name for f in fields(Settings)}
+    own = {f.name for f in fields(SamplingSettings)}
     drawn = {f.name for f in fields(Draw)}
     unknown = sorted(set(how) - own - drawn)
     if unknown:
@@ -159,7 +161,7 @@ def settings(**how: Any) -> Settings:
         if given and outside("sampler", given):
             allow(given)
     draw = Draw(**{k: v for k, v in how.items() if k in drawn})
-    return Settings(**{"draw": draw, **{k: v for k, v in how.items() if k in own}})
+    return SamplingSettings(**{"draw": draw, **{k: v for k, v in how.items() if k in own}})
 
 
 def load(path: str | Path, device: str = "auto", use: Sequence[str] = ()) -> Model:

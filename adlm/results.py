@@ -26,7 +26,29 @@ Json = dict[str, Any]  # the object of a JSON file
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class Stamp:
+    """Where, how, when and by which version something was computed."""
+
+    device: str = ""
+    precision: str = ""
+    machine: Json = field(default_factory=dict)  # of `device.Machine`, more or less by version
+    date: str | None = None
+    commit: str | None = None
+
+    @classmethod
+    def now(cls, device: str, precision: str) -> Stamp:
+        about = vars(machine(device))
+        return Stamp(
+            device=device,
+            precision=precision,
+            machine={k: v for k, v in about.items() if k != "limits" or v},
+            date=datetime.now(UTC).date().isoformat(),
+            commit=commit(),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result(Stamp):
     """What a command measured, and where, when and by which version.
 
     A subclass names its `command` and adds its figures as fields, with a default for what files of
@@ -46,11 +68,6 @@ class Result:
 
     command: ClassVar[str]
     version: ClassVar[int] = 1  # of the file's form
-    device: str = ""
-    precision: str = ""
-    machine: dict[str, Any] = field(default_factory=dict)
-    date: str | None = None
-    commit: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The fields of the file; a number that is not finite is null."""
@@ -72,7 +89,7 @@ class Result:
 
     def stamped(self, device: str, precision: str) -> Self:
         """The same with this machine, date and commit."""
-        return replace(self, **stamped({}, device, precision))
+        return replace(self, **vars(Stamp.now(device, precision)))
 
     def save(self, path: Path) -> None:
         """Write the file, whole or not at all."""
@@ -139,18 +156,6 @@ def try_place(path: Path) -> None:
         for folder in made:
             with contextlib.suppress(OSError):
                 folder.rmdir()
-
-
-def stamped(values: dict[str, Any], device: str, precision: str) -> dict[str, Any]:
-    """The values, followed by where, when, how and by which version they were computed."""
-    return {
-        **values,
-        "device": device,
-        "precision": precision,
-        "machine": machine(device),
-        "date": datetime.now(UTC).date().isoformat(),
-        "commit": commit(),
-    }
 
 
 def commit() -> str | None:

@@ -20,7 +20,7 @@ from adlm.recipes import recipe
 from adlm.recipes.anchoring import anchored
 from adlm.samplers.base import Canvas, Policy, clock
 from adlm.samplers.categorical import Draw
-from adlm.samplers.generate import Samples, Settings, samplers_for
+from adlm.samplers.generate import Samples, SamplingSettings, samplers_for
 from adlm.samplers.template import after, holes
 from adlm.samplers.trace import Event, Trace
 from adlm.train.run import train
@@ -62,7 +62,7 @@ PARTS = (
     ),
     Part(
         "How texts are written",
-        "The keywords of `generate`, `infill` and `trace` are the fields of `Settings` and `Draw`.",
+        "`generate`, `infill` and `trace` take the fields of `SamplingSettings` and `Draw`.",
         """\
         from adlm.api import settings
         from adlm.samplers.template import after
@@ -71,7 +71,7 @@ PARTS = (
         made = model.write(after("The", 16, model.vocab), how)  # 16 tokens in all
         print(made.cost())
         """,
-        (api.settings, after, holes, Settings, Draw, Samples),
+        (api.settings, after, holes, SamplingSettings, Draw, Samples),
     ),
     Part(
         "Records and replays",

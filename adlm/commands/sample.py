@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adlm import api
-from adlm.samplers.generate import Settings
+from adlm.samplers.generate import SamplingSettings
 from adlm.viz.texts import Outputs
 
 
@@ -12,7 +12,7 @@ def sample(
     prompt: str = "",
     length: int | None = None,
     max_new_tokens: int | None = None,
-    settings: Settings = Settings(),
+    settings: SamplingSettings = SamplingSettings(),
     outputs: Outputs = Outputs(),
 ) -> None:
     """Generate texts.

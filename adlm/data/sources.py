@@ -26,11 +26,11 @@ ALIASES = {"train": ("train",), "valid": ("valid", "validation", "val", "dev"), 
 
 
 @dataclass(frozen=True)
-class Source:
+class TextSource:
     """One split of a corpus.
 
     Example:
-        >>> source = Source("two lines", "train", lambda: iter(["a", " ", "b"]), "x")
+        >>> source = TextSource("two lines", "train", lambda: iter(["a", " ", "b"]), "x")
         >>> list(source.documents())
         ['a', 'b']
     """
@@ -46,7 +46,7 @@ class Source:
         return (clean(text) for text in self.read() if text.strip())
 
 
-def open_source(config: DataConfig, split: str) -> Source:
+def open_source(config: DataConfig, split: str) -> TextSource:
     """Open the source that a configuration names."""
     if split not in SPLITS:
         raise UserError(f"there is no split '{split}'{nearest(split, SPLITS)}")
@@ -101,7 +101,7 @@ def find_local(config: DataConfig, split: str) -> Path | None:
     return next((path for path in candidates if path.exists()), None)
 
 
-def _named(config: DataConfig, split: str) -> Source:
+def _named(config: DataConfig, split: str) -> TextSource:
     declared = find_set(config.name)
     name = short_name(config)
     if path := find_local(config, split):
@@ -117,7 +117,7 @@ def _named(config: DataConfig, split: str) -> Source:
     )
 
 
-def _local(declared: DataSet, path: Path, name: str, split: str) -> Source:
+def _local(declared: DataSet, path: Path, name: str, split: str) -> TextSource:
     def read() -> Iterator[str]:
         return map(declared.detokenize, declared.read(path, split))
 
@@ -125,10 +125,10 @@ def _local(declared: DataSet, path: Path, name: str, split: str) -> Source:
     size = sum(p.stat().st_size for p in inner)
     if not size:
         raise UserError(f"{path} is empty")
-    return Source(name, split, read, _fingerprint(inner, name, split), size)
+    return TextSource(name, split, read, _fingerprint(inner, name, split), size)
 
 
-def _from_files(path: Path, split: str, field: str) -> Source:
+def _from_files(path: Path, split: str, field: str) -> TextSource:
     every = [path]
     if not os.access(path, os.R_OK):
         raise UserError(f"{path} cannot be read: permission denied")
@@ -164,7 +164,7 @@ def _from_files(path: Path, split: str, field: str) -> Source:
         return carve(split, missing, stream) if from_train else stream
 
     mark = _fingerprint(chosen, field, split, *missing)
-    return Source(str(path), split, read, mark, sum(p.stat().st_size for p in chosen))
+    return TextSource(str(path), split, read, mark, sum(p.stat().st_size for p in chosen))
 
 
 def part_of(path: Path) -> str | None:
@@ -188,7 +188,7 @@ def _from_hub(
     split: str,
     field: str | None,
     declared: DataSet | None = None,
-) -> Source:
+) -> TextSource:
     try:
         import datasets
     except ImportError:
@@ -223,7 +223,7 @@ def _from_hub(
         return carve(split, missing, stream) if from_train else stream
 
     mark = hashlib.sha256(f"{name} {part} {split} {field} {data._fingerprint}".encode()).hexdigest()
-    return Source(f"hf:{name}", split, read, mark)
+    return TextSource(f"hf:{name}", split, read, mark)
 
 
 def _fingerprint(paths: list[Path], *settings: str) -> str:

@@ -17,7 +17,7 @@ from adlm.data.lengths import Lengths
 from adlm.data.pack import Rows
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
-from adlm.eval.base import CheckpointResult, Scoring, about
+from adlm.eval.base import CheckpointResult, Scoring
 from adlm.models.checkpoint import Checkpoint
 from adlm.models.hub import load_model
 from adlm.objectives.base import Objective, make_objective
@@ -196,17 +196,17 @@ def measure(
     found = score(model, objective, rows, index, *how)
     if not math.isfinite(found.nll):
         raise UserError(f"{saved.path} gives a likelihood that is not finite on {chosen.name}")
-    return LikelihoodResult(
+    result = LikelihoodResult(
         **vars(describe(found, rows, objective, saved.lengths(), settings.seed)),
         data=chosen.name,
         split=settings.split,
         data_hash=rows.store.key,
-        **about(saved),
         length=chosen.length,
         packing=chosen.packing,
         limit=settings.limit,
         parameters=sum(p.numel() for p in model.parameters()),
-    ).stamped(device, precision)
+    )
+    return result.of(saved).stamped(device, precision)
 
 
 def recipe(config: Config, vocab: Vocab) -> Objective:

@@ -29,20 +29,7 @@ from typing import Any
 
 from adlm.errors import UserError
 from adlm.eval import walls
-from adlm.eval.walls import PYTHON
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a program may use."""
-
-    seconds: float = 10.0  # on the wall clock, and of CPU time (rounded up) in each process
-    memory_mb: int = 512  # address space of each process
-    file_mb: int = 8  # each file
-    disk_mb: int = 32  # all files together; only behind full walls
-    processes: int = 8
-    handles: int = 64  # open files
-    output: int = 1 << 14  # bytes that are kept; the rest is read and thrown away
+from adlm.eval.walls import PYTHON, Limits
 
 
 @dataclass(frozen=True)
@@ -141,9 +128,9 @@ def _run(program: str, limits: Limits, way: str, handles: Sequence[int] = ()) ->
         source.seek(0)
         (told, tell), (held, hold) = os.pipe(), os.pipe()
         inner = "limits" if way == "bubblewrap" else way
-        plan = {"isolation": inner, "home": home, "pipe": tell, **asdict(limits)}
+        given = {"isolation": inner, "home": home, "pipe": tell, "limits": asdict(limits)}
         words = [PYTHON, "-I", "-S", "-B", "-c", Path(walls.__file__).read_text(encoding="utf-8")]
-        words.append(json.dumps(plan))
+        words.append(json.dumps(given))
         own: dict[str, Any] = {}
         if way == "bubblewrap":
             words = [*_bubblewrap(limits, hold), "--", *words]

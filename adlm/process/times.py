@@ -25,7 +25,7 @@ class Times(Protocol):
 
 
 @register("times", "uniform")
-class Uniform:
+class UniformTimes:
     """Independent times."""
 
     even = True

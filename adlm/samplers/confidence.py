@@ -15,7 +15,8 @@ from torch import Tensor
 from adlm.config import check
 from adlm.objectives.subs import zero_masking
 from adlm.registry import register
-from adlm.samplers.base import Canvas, Policy
+from adlm.samplers.base import Policy
+from adlm.samplers.canvas import Canvas
 
 MEASURES = ("probability", "margin", "entropy")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 import torch
@@ -16,9 +16,10 @@ from adlm.errors import UserError
 from adlm.models.denoiser import Denoiser
 from adlm.process.kernel import make_kernel
 from adlm.process.schedule import make_schedule
-from adlm.samplers.base import Canvas, Watch, find_policy, make_policy, run
+from adlm.samplers.base import Watch, find_policy, make_policy, run
 from adlm.samplers.block_diffusion import BlockCanvas, EachBlock
 from adlm.samplers.blocks import Blocks
+from adlm.samplers.canvas import Canvas
 from adlm.samplers.categorical import Draw
 from adlm.samplers.causal import run_causal
 from adlm.samplers.random import RowRandom
@@ -28,7 +29,7 @@ DEFAULTS = ("causal", "ancestral", "posterior", "analytic")  # the first that ca
 
 
 @dataclass(frozen=True)
-class Settings:
+class SamplingSettings:
     """How texts are written.
 
     Attributes:
@@ -63,6 +64,11 @@ class Settings:
         check(0 <= self.seed < 2**31, "--seed", self.seed, "in [0, 2^31)")
         ways = ("auto", "bf16", "fp32")
         check(self.precision in ways, "--precision", self.precision, f"one of {', '.join(ways)}")
+
+    @property
+    def sampling(self) -> SamplingSettings:
+        """These fields alone, of a class that has more."""
+        return SamplingSettings(**{f.name: getattr(self, f.name) for f in fields(SamplingSettings)})
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,7 @@ def generate(
     config: Config,
     vocab: Vocab,
     template: np.ndarray,
-    settings: Settings = Settings(),
+    settings: SamplingSettings = SamplingSettings(),
     device: str = "cpu",
     watch: Watch | None = None,
 ) -> Samples:

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from adlm.config import Config, check
 from adlm.registry import register
-from adlm.samplers.base import Canvas, Policy, clock
+from adlm.samplers.base import Policy, clock
+from adlm.samplers.canvas import Canvas
 from adlm.samplers.categorical import Draw, inverse
 
 

@@ -19,7 +19,8 @@ from torch import Tensor
 from adlm.config import check
 from adlm.process.reverse import Transition
 from adlm.registry import register
-from adlm.samplers.base import Canvas, Policy
+from adlm.samplers.base import Policy
+from adlm.samplers.canvas import Canvas
 
 
 @dataclass(frozen=True)

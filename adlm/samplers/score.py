@@ -14,7 +14,8 @@ from torch import Tensor
 
 from adlm.process.score import masked_step, uniform_analytic, uniform_euler
 from adlm.registry import register
-from adlm.samplers.base import Canvas, Policy
+from adlm.samplers.base import Policy
+from adlm.samplers.canvas import Canvas
 from adlm.samplers.categorical import inverse
 
 

@@ -23,16 +23,24 @@ KINDS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuickstartRow(LikelihoodResult):
-    """One model: its likelihood, how it learnt, and what it writes."""
+class WrittenTexts:
+    """What a model writes, and by which settings."""
 
-    training_seconds: float | None
-    curve: list[tuple[int, float]]  # (tokens, nats a token on the valid split)
+    checkpoint_hash: str | None
     prompt: str
     ways: dict[str, Json]  # how it writes -> settings of the sampler
     samples: dict[str, list[str]]  # how it writes -> texts
     holes: str
     fillings: list[str]
+    replay: str | None = None  # a page, of diffusion
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuickstartRow(LikelihoodResult, WrittenTexts):
+    """One model: its likelihood, how it learnt, and what it writes."""
+
+    training_seconds: float | None
+    curve: list[tuple[int, float]]  # (tokens, nats a token on the valid split)
 
     @property
     def training_tokens(self) -> int:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from adlm import device as devices
-from adlm.config import from_dict, to_dict
 from adlm.reasoning.plan import Plan, ReasoningSettings
-from adlm.reasoning.run import measure
+from adlm.reasoning.run import ReasoningRun, measure
 from adlm.reasoning.score import wilson
 from adlm.reasoning.train import step_seconds
 from adlm.registry import register
-from adlm.results import Json, Result, read_json
-from adlm.studies import pool
+from adlm.results import Result
 from adlm.studies.runner import Cell, Study
+from adlm.values import read_object
 from adlm.viz.page import Section
 from adlm.viz.plots import Bars, bars
 from adlm.viz.table import spread
@@ -41,7 +40,7 @@ class ReasoningRow:
     training_tokens: int
     data_hash: str
     source: str
-    plan: Json  # as `config.to_dict` writes it
+    plan: Plan
 
     def cells(self) -> list[str]:
         """Its line of the table, in per cent."""
@@ -116,14 +115,14 @@ class ReasoningStudy(Study):
                 label,
                 seed,
                 self.home / f"{label}-seed{seed}",
-                [to_dict(self.plan(label, seed)), self.tests],
+                [self.plan(label, seed), self.tests],
             )
             for seed in range(self.seeds)
             for label in self.methods
         ]
 
-    def found(self) -> dict[tuple[str, int], Json]:
-        return {(c.row, c.seed): read_json(c.result) for c in self.cells() if done(c)}
+    def found(self) -> dict[tuple[str, int], ReasoningRun]:
+        return {(c.row, c.seed): figures(c) for c in self.cells() if c.result.is_file()}
 
     def left(self) -> list[Cell]:
         for label in self.methods:
@@ -146,41 +145,41 @@ class ReasoningStudy(Study):
         return result.stamped(device, devices.precision(self.settings.precision, device))
 
 
-def done(cell: Cell) -> bool:
-    """Has this very plan been run to its end?"""
-    plan, tests = cell.given
-    return pool.finished(
-        cell.folder, lambda r: (plan_of(r["plan"]), r["tests"]) == (plan_of(plan), tests)
-    )
+def figures(cell: Cell) -> ReasoningRun:
+    """The figures of a finished run, which must be of its plan."""
+    run: ReasoningRun = read_object(cell.result, ReasoningRun)
+    cell.check([run.plan, run.tests] == cell.given)
+    return run
 
 
-def plan_of(values: Json) -> Plan:
-    """A plan as it was stored; what an older version did not have is as it is by default."""
-    return Plan(values["task"], values["method"], from_dict(values["settings"], ReasoningSettings))
-
-
-def over_seeds(label: str, found: list[Json]) -> ReasoningRow:
+def over_seeds(label: str, runs: list[ReasoningRun]) -> ReasoningRow:
     """A method over its seeds, from the figures of its runs."""
-    accuracy = [r["accuracy"] for r in found]
-    middle, count = statistics.mean(accuracy), found[0]["items"]  # all seeds solve the same items
-
-    def mean(key: str) -> Any:
-        values = [r[key] for r in found if r[key] is not None]
-        return statistics.mean(values) if values else None
-
-    means = ("tokens", "slots", "sound_traces", "anchor_recall", "seconds")
-    kept = ("training_tokens", "data_hash", "source", "plan")
+    accuracy, first = [r.accuracy for r in runs], runs[0]
+    middle = statistics.mean(accuracy)
     return ReasoningRow(
         method=label,
-        seeds=[r["plan"]["settings"]["seed"] for r in found],
+        seeds=[r.plan.settings.seed for r in runs],
         accuracy=accuracy,
         mean=middle,
         sd=statistics.stdev(accuracy) if len(accuracy) > 1 else None,
-        interval=wilson(middle * count, count),
-        items=count,
-        **{key: mean(key) for key in means},
-        **{key: found[0][key] for key in kept},
+        interval=wilson(middle * first.items, first.items),  # all seeds solve the same items
+        items=first.items,
+        tokens=statistics.mean(r.tokens for r in runs),
+        slots=statistics.mean(r.slots for r in runs),
+        sound_traces=mean([r.sound_traces for r in runs]),
+        anchor_recall=mean([r.anchor_recall for r in runs]),
+        seconds=statistics.mean(r.seconds for r in runs),
+        training_tokens=first.training_tokens,
+        data_hash=first.data_hash,
+        source=first.source,
+        plan=first.plan,
     )
+
+
+def mean(values: list[float | None]) -> float | None:
+    """The mean of those that are there; None where none is."""
+    known = [v for v in values if v is not None]
+    return statistics.mean(known) if known else None
 
 
 def seconds(plan: Plan) -> float:
@@ -192,6 +191,6 @@ def seconds(plan: Plan) -> float:
     return a_step * sum(stage.epochs for stage in plan.stages()) * count / s.batch
 
 
-def work(folder: str, values: Json, tests: int) -> int:
+def work(folder: Path, plan: Plan, tests: int) -> int:
     """One run: train (or resume), solve the test items, keep the figures."""
-    return measure(plan_of(values), Path(folder), tests)
+    return measure(plan, folder, tests)

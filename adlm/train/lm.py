@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -27,8 +27,8 @@ from adlm.objectives.likelihood import evaluator, score, spread
 from adlm.process.anchors import reads_table
 from adlm.progress import sparkline
 from adlm.train.distributed import World
-from adlm.train.log import read
-from adlm.train.workload import Cadence, Loss, Moment, Phase, Portion, StepStats, Workload
+from adlm.train.log import Metrics, read
+from adlm.train.workload import Cadence, Loss, Moment, Phase, Portion, RunState, StepStats, Workload
 from adlm.types import Batch, Noise
 
 Piece = tuple[Batch, Noise | None]
@@ -90,7 +90,7 @@ class LanguageModelling(Workload):
             return Loss(found.bound, none, found.rows.sum(), none)
         return Loss(found.bound, found.anchor, found.rows.sum(), found.anchor_rows.sum())
 
-    def validate(self, now: Moment) -> dict[str, Any]:
+    def validate(self, now: Moment) -> Metrics:
         """Score rows of the valid split."""
         index = spread(len(self.valid), self.config.train.eval_rows)
         found = score(
@@ -109,10 +109,10 @@ class LanguageModelling(Workload):
         plain = {"valid_nll": found.nll, "valid_ppl": found.ppl}
         return {"step": now.step, "tokens": now.tokens, **plain, **error}
 
-    def record(self, steps: Sequence[StepStats], now: Moment) -> dict[str, Any]:
+    def record(self, steps: Sequence[StepStats], now: Moment) -> Metrics:
         """Nats a token over the steps; the anchor loss where there is one."""
         tokens = sum(s.tokens for s in steps)
-        found: dict[str, Any] = {"step": now.step, "tokens": now.tokens}
+        found: dict[str, float] = {"step": now.step, "tokens": now.tokens}
         found["loss"] = sum(s.nats for s in steps) / tokens
         if anchor := sum(s.anchor for s in steps):
             found["anchor_loss"] = anchor / tokens
@@ -133,16 +133,18 @@ class LanguageModelling(Workload):
             "checkpoints so far are kept"
         )
 
-    def state(self, step: int) -> dict[str, Any]:
-        return {"data": self.rows.store.key}
+    def state(self, now: RunState) -> RunState:
+        return replace(now, data=self.rows.store.key)
 
-    def check(self, saved: Checkpoint, state: dict[str, Any]) -> None:
+    def check(self, saved: Checkpoint) -> RunState:
         if saved.vocab.hash != self.vocab.hash:
             raise UserError(f"the tokenizer is not the one of {saved.path}: have the data changed?")
-        if state.get("data") != self.rows.store.key:
+        state = saved.state(RunState)
+        if state.data != self.rows.store.key:
             raise UserError(
                 f"the training data are not those of {saved.path}: they have changed since"
             )
+        return state
 
     def beginning(self, step: int, precision: str, world: World) -> str:
         """What is trained, on what and where."""

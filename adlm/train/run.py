@@ -126,15 +126,14 @@ def check_folder(config: object, out: Path, resume: bool) -> list[str]:
             raise UserError(
                 f"{out} holds a run already: continue it with --resume, or take another --out"
             )
-        old, new = to_dict(stored_config(out, type(config))), to_dict(config)
-        changed = differences(old, new)
+        changed = differences(stored_config(out, type(config)), config)
         if fixed := [name for name in changed if name not in FREE]:
             how = f" (adlm train --resume {out})" if isinstance(config, Config) else ""
             raise UserError(
                 f"{out} holds a run with other settings ({', '.join(fixed[:4])}): "
                 f"resume it with its own{how}, or take another --out"
             )
-        return [f"{n} {field(old, n)} -> {field(new, n)}" for n in changed]
+        return [f"{name} {old} -> {new}" for name, (old, new) in changed.items()]
     if out.exists() and any(not p.name.startswith(".") for p in out.iterdir()):
         raise UserError(f"{out} is not empty and holds no run: take another --out")
     return []
@@ -143,13 +142,6 @@ def check_folder(config: object, out: Path, resume: bool) -> list[str]:
 def stored_config(out: Path, kind: type = Config) -> Any:
     """The configuration of the run in a folder; a setting that is not there yet has its default."""
     return from_dict(read_plain(out / "config.json"), kind, out / "config.json")
-
-
-def field(values: dict[str, Any], name: str) -> Any:
-    """A field by its dotted name."""
-    for part in name.split("."):
-        values = values[part]
-    return values
 
 
 def say(main: bool, text: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from adlm.api import Model
 from adlm.results import write_text
-from adlm.samplers.generate import Samples, Settings
+from adlm.samplers.generate import Samples, SamplingSettings
 from adlm.samplers.trace import Trace
 from adlm.viz.html import write_replay
 
@@ -27,7 +27,7 @@ class Outputs:
     json_out: str | None = None
     trace: str | None = None
 
-    def tell(self, model: Model, given: np.ndarray, settings: Settings) -> None:
+    def tell(self, model: Model, given: np.ndarray, settings: SamplingSettings) -> None:
         """Write the masks of a template, print the texts and their cost, and write the files."""
         seen = None
         if self.trace:

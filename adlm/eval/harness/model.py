@@ -27,7 +27,7 @@ from adlm.nn.context import Context
 from adlm.objectives.likelihood import strata_variance
 from adlm.objectives.subs import log_probabilities
 from adlm.progress import Bar
-from adlm.samplers.generate import Settings
+from adlm.samplers.generate import SamplingSettings
 
 BOUND = "lower bound of log p given the number of tokens, Monte-Carlo"
 
@@ -171,7 +171,7 @@ class Harness(LM):
         template = np.array(given + [self.model.vocab.mask] * room)
         greedy = not how.get("do_sample", False)
         temperature = 0.0 if greedy else float(how.get("temperature", 1.0))
-        settings: Settings = api.settings(
+        settings: SamplingSettings = api.settings(
             temperature=temperature, seed=self.seed, sampler=self.sampler, steps=self.steps
         )
         made = self.model.write(template, settings)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from random import Random
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from adlm import registry
 from adlm.errors import UserError, nearest
 from adlm.reasoning.item import Item, normal
+from adlm.values import Options
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Task:
         return Item(question, steps, answer, self.anchors(steps))
 
 
-def make_task(name: str, knobs: dict[str, Any] | None = None) -> Task:
+def make_task(name: str, knobs: Options | None = None) -> Task:
     """The task of that name, with the knobs of its generator.
 
     Example:
