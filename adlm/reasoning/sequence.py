@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from adlm.data.vocab import Vocab
 from adlm.reasoning.vocab import Pieces
 
 IGNORE = -100
@@ -112,13 +111,3 @@ def collate(batch: list[Row], pad: int) -> ReasoningRows:
         segment[row, span] = 0
     shifted = segment if any(shifts) else None
     return ReasoningRows(ids, labels, shifted, range(first, first + count))
-
-
-def readable(row: Row, vocab: Vocab) -> str:
-    """One line a position: token, label, and whether the input is a thought."""
-    lines = []
-    for token, label, thought in zip(row.ids, row.labels, row.thoughts, strict=True):
-        said = "-" if label == IGNORE else vocab.tokenizer.id_to_token(label)
-        mark = " (hidden state)" if thought else ""
-        lines.append(f"{vocab.tokenizer.id_to_token(token)} -> {said}{mark}")
-    return "\n".join(lines)
