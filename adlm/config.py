@@ -269,11 +269,14 @@ def from_dict(values: Any, cls: type = Config, where: str | Path = "config") -> 
 def upgraded(values: Any) -> Any:
     """Return the settings of an older version as this one says them.
 
-    Dropout was once that of attention weights too.
+    Dropout was once that of attention weights too, and some studies stored 0 for false.
     """
-    model = values.get("model") if isinstance(values, dict) else None
+    sections = values if isinstance(values, dict) else {}
+    model, anchor = sections.get("model"), sections.get("anchor")
     if isinstance(model, dict) and "dropout" in model and "attention_dropout" not in model:
-        return {**values, "model": {**model, "attention_dropout": model["dropout"]}}
+        values = {**values, "model": {**model, "attention_dropout": model["dropout"]}}
+    if isinstance(anchor, dict) and anchor.get("fade") in (0, 1):
+        values = {**values, "anchor": {**anchor, "fade": bool(anchor["fade"])}}
     return values
 
 

@@ -15,7 +15,7 @@ import torch
 
 from adlm import api, registry
 from adlm import device as devices
-from adlm.config import AnchorConfig
+from adlm.config import AnchorConfig, ProcessConfig
 from adlm.errors import UserError
 from adlm.eval import lens
 from adlm.process.anchors import Anchors
@@ -73,8 +73,16 @@ def test_the_device_of_these_tests_has_no_fp64(apple):
     assert devices.wide("cuda:1") == torch.device("cuda:1")
 
 
+KERNELS = {"udlm": "uniform", "sedd": "mask"}  # the baselines whose samplers are their own
+
+
 def anchored(corpus: Path, objective: str, device: str) -> Any:
     config = make_config(corpus, objective, steps=2, device=device)
+    if objective in KERNELS:
+        noise = ProcessConfig(
+            kernel=KERNELS[objective], masking="bernoulli", conditioned=True, eps=1e-3
+        )
+        return replace(config, model=replace(config.model, time=8), process=noise)
     return replace(
         config,
         model=replace(config.model, anchor_blocks=0 if objective == "ar" else 1),
@@ -84,20 +92,22 @@ def anchored(corpus: Path, objective: str, device: str) -> Any:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> dict[str, Path]:
-    """The same training of an ADLM on the CPU and on the device, and of an AR on the CPU."""
+    """The same training on the CPU and on the device; of an AR on the CPU alone."""
     home = tmp_path_factory.mktemp("runs")
     corpus = small_corpus(home)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ADLM_CACHE", str(home / "cache"))
-        for name, device in (("adlm", "cpu"), ("ar", "cpu"), ("adlm", "mps")):
+        both = [(name, device) for name in ("adlm", *KERNELS) for device in ("cpu", "mps")]
+        for name, device in (("ar", "cpu"), *both):
             with pretending() if device == "mps" else nullcontext():
                 made = train(anchored(corpus, name, device), home / f"{name} {device}")
             assert made == 0
     return {run.name: run for run in home.glob("* *")}
 
 
-def test_training_does_without_fp64(runs):
-    logs = [read(runs[f"adlm {device}"] / "metrics.jsonl") for device in ("cpu", "mps")]
+@pytest.mark.parametrize("objective", ["adlm", *KERNELS])
+def test_training_does_without_fp64(runs, objective):
+    logs = [read(runs[f"{objective} {device}"] / "metrics.jsonl") for device in ("cpu", "mps")]
     for cpu, gpu in zip(*logs, strict=True):
         for key in cpu.keys() - {"seconds", "tokens_per_s"}:
             # nats: a standard error is a difference of sums, so its own size says little
@@ -106,10 +116,13 @@ def test_training_does_without_fp64(runs):
 
 @pytest.mark.parametrize("name", registry.names("sampler"))
 def test_every_sampler_does_without_fp64(runs, name):
-    how = {"n": 1, "steps": 2, "seed": 1, "length": 4, "nucleus": 0.9, "sampler": name}
-    right = api.load(runs["adlm cpu"], "cpu").generate(**how)
+    own = {"posterior": "udlm", "self-correct": "udlm", "analytic": "sedd", "euler": "sedd"}
+    run = runs[f"{own.get(name, 'adlm')} cpu"]
+    how = {"n": 1, "steps": 2, "seed": 1, "length": 4, "sampler": name}
+    how |= {} if name in own else {"nucleus": 0.9}
+    right = api.load(run, "cpu").generate(**how)
     with pretending():
-        model = api.load(runs["adlm cpu"], "mps")
+        model = api.load(run, "mps")
         assert model.network.embed.weight.device.type == NAME
         assert model.generate(**how) == right
 

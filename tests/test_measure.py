@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from adlm import device, measure
-from adlm.commands import doctor
+from adlm import device, doctor, measure
+from adlm.commands.doctor import doctor as command
 
 
 @pytest.mark.parametrize("rate", [1e9, 1e11, 1e14])
@@ -40,6 +40,6 @@ def test_doctor_prints_lines_before_it_measures(monkeypatch, capsys):
         return 1e9
 
     monkeypatch.setattr(doctor, "matmul_flops", slow)
-    doctor.start()
+    command()
     assert "processor" in before[0]
     assert "matrix products   1 GFLOP/s in fp32, 1 in bf16" in capsys.readouterr().out

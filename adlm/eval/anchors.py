@@ -25,6 +25,8 @@ from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
 from adlm.objectives.likelihood import evaluator, score, spread
 from adlm.process.anchors import Anchors
+from adlm.process.kernel import Kernel, make_kernel
+from adlm.process.schedule import make_schedule
 from adlm.progress import console
 from adlm.registry import register
 from adlm.samplers import template
@@ -165,7 +167,7 @@ def measure(
     keep: Callable[[AnchorsResult], None] = lambda _: None,
 ) -> AnchorsResult:
     """Look at the anchors of a checkpoint; `keep` gets what there is after each damage."""
-    model, networks = opened(place, settings)
+    model, networks, told = opened(place, settings)
     net = networks["denoiser"]
     assert isinstance(net, Anchored)
     judge = None if settings.judge == "none" else Judge(settings.judge, model.device)
@@ -174,7 +176,7 @@ def measure(
     index = spread(len(data), settings.rows)
     batches = [data.batch(part) for part in np.array_split(index, max(1, len(index) // 64))]
     rule, mask = Anchors(model.config.anchor, model.vocab), model.vocab.mask
-    lens = Lens(batches, rule, model.counts, mask, settings.seed, device, precision)
+    lens = Lens(batches, rule, model.counts, mask, settings.seed, device, precision, told)
     console.print("predictions by masking ratio")
     result = AnchorsResult(
         plain=settings.plain,
@@ -202,17 +204,20 @@ def measure(
     return replace(result, correlation_nll=found_r)
 
 
-def opened(place: str, settings: AnchorsSettings) -> tuple[api.Model, dict[str, Denoiser]]:
-    """Load the model, and the networks whose predictions are looked at."""
+def opened(
+    place: str, settings: AnchorsSettings
+) -> tuple[api.Model, dict[str, Denoiser], dict[str, Kernel]]:
+    """Load the model, the networks that are looked at, and what those are told that see noise."""
     model = api.load(place, settings.device)
     if not isinstance(model.network, Anchored):
         kind = model.config.objective
         raise UserError(f"{place} has no anchor network: its objective is {kind}")
-    if model.config.process.conditioned:
-        raise UserError("models that see the noise level are not supported")
+    if model.config.process.kernel == "uniform":
+        raise UserError("anchors are looked at under masks, and uniform noise has none")
     if model.network.causal:
         raise UserError("anchors are looked at under masks: an A2R checkpoint has none")
     networks: dict[str, Denoiser] = {"denoiser": model.network}
+    told = {"denoiser": kernel_of(model)} if model.config.process.conditioned else {}
     if settings.plain:
         other = api.load(settings.plain, settings.device)
         if other.vocab.hash != model.vocab.hash or other.network.causal:
@@ -220,7 +225,15 @@ def opened(place: str, settings: AnchorsSettings) -> tuple[api.Model, dict[str, 
                 f"{settings.plain} is not a masked diffusion model of the same vocabulary"
             )
         networks["plain model"] = other.network
-    return model, networks
+        told |= {"plain model": kernel_of(other)} if other.config.process.conditioned else {}
+    return model, networks, told
+
+
+def kernel_of(model: api.Model) -> Kernel:
+    """What noise is to a model."""
+    process = model.config.process
+    schedule = make_schedule(process.schedule)
+    return make_kernel(process.kernel, schedule, model.vocab.mask, model.vocab.size)
 
 
 def harm(

@@ -23,6 +23,7 @@ from adlm.models.denoiser import Denoiser
 from adlm.nn.context import Context
 from adlm.objectives.subs import log_probabilities
 from adlm.process.anchors import Anchors
+from adlm.process.kernel import Kernel
 from adlm.process.mask import forbid_mask
 from adlm.types import Batch
 
@@ -114,12 +115,23 @@ def segments(batch: Batch) -> Tensor:
 
 
 def states(
-    name: str, model: Denoiser, z: Tensor, x: Tensor, segment: Tensor, at: Tensor
+    name: str,
+    model: Denoiser,
+    z: Tensor,
+    x: Tensor,
+    segment: Tensor,
+    at: Tensor,
+    sigma: Tensor | None = None,
 ) -> Iterator[tuple[str, Tensor, nn.Linear]]:
-    """(network, (N, D) states, their head) at the positions `at` of z; x are the clean tokens."""
+    """(network, (N, D) states, their head) at the positions `at` of z; x are the clean tokens.
+
+    sigma: (B, L) the noise level, for a network that sees it.
+    """
     seen, layout = model.shown(z, x, segment)
-    at = F.pad(at, (0, seen.shape[1] - at.shape[1]))
-    found = model(seen, Context(layout, wanted=at))
+    more = (0, seen.shape[1] - at.shape[1])  # clean tokens beside, without noise
+    at = F.pad(at, more)
+    sigma = None if sigma is None else F.pad(sigma, more)
+    found = model(seen, Context(layout, sigma, wanted=at))
     if isinstance(model, Anchored) and found.anchor is not None:
         yield "anchor network", found.anchor[at], model.anchor_head
     yield name, found.denoiser, model.head
@@ -136,6 +148,14 @@ class Lens:
     seed: int = 0
     device: str = "cpu"
     precision: str = "fp32"
+    told: dict[str, Kernel] = field(default_factory=dict)  # networks that see the noise level
+
+    def sigma(self, name: str, ratio: float, like: Tensor) -> Tensor | None:
+        """(B, L) what the network `name` is told where so much is masked."""
+        if name not in self.told:
+            return None
+        level = self.told[name].level(torch.tensor(1 - ratio))
+        return level.expand(like.shape).to(self.device)
 
     @torch.no_grad()
     def by_ratio(
@@ -151,10 +171,12 @@ class Lens:
                 z, hidden = masked(batch, ratio, self.mask, generator)
                 anchors.append(self.rule(batch.x, batch.valid, self.table)[hidden])
                 target = batch.x[hidden].to(self.device)
-                given = [t.to(self.device) for t in (z, batch.x, segments(batch), hidden)]
+                given = (z, batch.x, segments(batch), hidden)
+                shown, x, segment, at = (tensor.to(self.device) for tensor in given)
                 for name, model in models.items():
                     with autocast(self.precision, self.device):
-                        for label, h, head in states(name, model, *given):
+                        sigma = self.sigma(name, ratio, z)
+                        for label, h, head in states(name, model, shown, x, segment, at, sigma):
                             log_p = log_probabilities(h, head, self.mask)
                             tallies.setdefault(label, PredictionTally()).add(log_p, target)
             chosen = torch.cat(anchors)
@@ -193,7 +215,9 @@ class Lens:
         for batch in self.batches:
             z, hidden = masked(batch, 0.5, self.mask, generator)
             seen, layout = model.shown(z, batch.x, segments(batch).to(self.device))
-            model(seen.to(self.device), Context(layout))
+            sigma = self.sigma("denoiser", 0.5, z)
+            sigma = None if sigma is None else F.pad(sigma, (0, seen.shape[1] - z.shape[1]))
+            model(seen.to(self.device), Context(layout, sigma))
             chosen = hidden & self.rule(batch.x, batch.valid, self.table)
             states = bridge.seen[0][:, : z.shape[1]][chosen.to(self.device)].float()
             logits = forbid_mask(model.anchor_head(states), self.mask)

@@ -17,8 +17,9 @@ from adlm.data.vocab import Vocab
 from adlm.models.denoiser import Denoiser
 from adlm.nn.context import Context
 from adlm.process.anchors import Anchors
+from adlm.process.kernel import make_kernel
 from adlm.process.mask import forbid_mask
-from adlm.process.reverse import noise_level
+from adlm.process.schedule import make_schedule
 from adlm.samplers.canvas import Canvas
 
 RARE = 0.3  # share of all tokens that the rarest ones make up
@@ -90,8 +91,11 @@ class Trace:
             if chosen.float().mean() <= 0.5:
                 return
         rare = Anchors(AnchorConfig(rule="corpus", share=RARE), self.vocab)
-        told = noise_level(torch.zeros(1)) if config.process.conditioned else None
-        self.anchors = rare(x, every, expected(model, x, self.vocab.mask, told)).numpy()
+        process, mask = config.process, self.vocab.mask
+        kernel = make_kernel(process.kernel, make_schedule(process.schedule), mask, self.vocab.size)
+        told = kernel.level(torch.zeros(1)) if process.conditioned else None
+        blank = process.kernel != "uniform"
+        self.anchors = rare(x, every, expected(model, x, mask, told, blank)).numpy()
         self.rule = f"anchor: the rarest {RARE:.0%} of what the model writes"
         if not own:
             self.rule += f" (its own rule is code outside adlm: --use {name})"
@@ -125,12 +129,16 @@ class Trace:
 
 
 @torch.no_grad()
-def expected(model: Denoiser, x: Tensor, mask: int, sigma: Tensor | None = None) -> CorpusCounts:
+def expected(
+    model: Denoiser, x: Tensor, mask: int, sigma: Tensor | None = None, blank: bool = True
+) -> CorpusCounts:
     """Return how often the model expects each token on a blank page.
 
-    A causal one is asked after the texts, block diffusion for a blank block after them.
+    A causal one is asked after the texts, block diffusion for a blank block after them. Where noise
+    is never the mask (not `blank`), the texts are shown as if they were noise.
     """
-    z = x if model.causal else torch.full_like(x if model.block else x[:1], mask)
+    shown = model.causal or not blank
+    z = x if shown else torch.full_like(x if model.block else x[:1], mask)
     device = model.embed.weight.device
     seen, layout = model.shown(z, x)
     context = Context(layout, None if sigma is None else sigma.to(device))

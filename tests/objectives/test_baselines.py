@@ -15,6 +15,7 @@ from adlm.cli import main
 from adlm.config import Config, ModelConfig, ProcessConfig
 from adlm.data.vocab import byte_vocab
 from adlm.errors import UserError
+from adlm.eval.anchors import AnchorsSettings, measure
 from adlm.models.build import build_model
 from adlm.models.cost import head_share, training_flops
 from adlm.models.size import match
@@ -90,6 +91,13 @@ def test_a_sampler_that_cannot_serve_is_one_sentence(runs):
 def test_the_command_reports_the_bound(runs, capsys):
     assert main(["eval", "likelihood", str(runs / "udlm"), "--limit", "4", "--split", "valid"]) == 0
     assert "≤" in capsys.readouterr().out
+
+
+def test_anchors_of_a_model_that_sees_the_noise_level_are_looked_at(runs):
+    settings = AnchorsSettings(rows=4, draws=1, texts=0, judge="none", plain=str(runs / "gidd"))
+    found = measure(str(runs / "anchored"), settings)
+    assert {f.network for f in found.by_ratio} == {"anchor network", "denoiser", "plain model"}
+    assert all(np.isfinite(d.nll) for d in found.damage)
 
 
 @pytest.mark.parametrize(
