@@ -58,6 +58,8 @@ class ModelConfig(TrunkConfig):
         bridge: How anchors enter the denoiser: linear (the paper's), softmax, embedding or hidden.
         residual: Add the anchor network's residual stream to what the bridge hands on.
         shared: The anchor head's matrix is the input embedding's.
+        shift: Position l - 1 predicts token l, as in the causal model that a diffusion model was
+            made of (--base sets it); a learned vector stands before the row.
     """
 
     tied: bool = False
@@ -65,6 +67,7 @@ class ModelConfig(TrunkConfig):
     bridge: Literal["linear", "softmax", "embedding", "hidden"] = "linear"
     residual: bool = False
     shared: bool = False
+    shift: bool = False
 
     def __post_init__(self) -> None:
         check_sizes(self, "model.", 1, width=2**20, blocks=10_000, heads=2**16, mlp=1024)
@@ -248,6 +251,23 @@ class TrainConfig:
 
 
 @dataclass(frozen=True)
+class BaseConfig:
+    """What a training starts from.
+
+    Attributes:
+        name: A run, a checkpoint, another project's weights or a name on the hub (--base is short
+            for it): its network and tokenizer are taken. Nothing by default.
+        anneal: A causal base's attention opens over this share of the training; 0 = at once.
+    """
+
+    name: str | None = None
+    anneal: float = 0.0
+
+    def __post_init__(self) -> None:
+        check(0 <= self.anneal <= 1, "base.anneal", self.anneal, "in [0, 1]")
+
+
+@dataclass(frozen=True)
 class Config:
     """Everything that determines a run.
 
@@ -260,6 +280,7 @@ class Config:
         anchor: The anchors.
         optim: The optimiser.
         train: The run.
+        base: What it starts from.
     """
 
     objective: str = "mdlm"
@@ -269,8 +290,11 @@ class Config:
     anchor: AnchorConfig = field(default_factory=AnchorConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+    base: BaseConfig = field(default_factory=BaseConfig)
 
     def __post_init__(self) -> None:
+        if self.model.shift and self.data.attend == "document":
+            raise UserError("model.shift needs data.attend row: a document has no start of its own")
         if self.process.conditioned and not self.model.time:
             raise UserError("process.conditioned needs model.time above 0, found 0")
 
