@@ -83,7 +83,7 @@ class Denoiser(nn.Module):
         return torch.cat((first, h), dim=1), context.preceded()
 
     def left(self, states: States, context: Context) -> States:
-        """The states that predict the row's own tokens: all but the last, which predicts the next."""
+        """The states that predict the row's tokens: all but the last, whose token is beyond it."""
         if self.start is None:
             return states
         anchor = None if states.anchor is None else states.anchor[:, :-1]

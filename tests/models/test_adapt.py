@@ -139,7 +139,7 @@ def test_attention_opens_with_the_training() -> None:
     assert reach(Config(), 0.0) is None
 
 
-@pytest.mark.parametrize("base, objective", [("mdlm", "mdlm"), ("ar", "mdlm"), ("ar", "adlm")])
+@pytest.mark.parametrize(("base", "objective"), [("mdlm", "mdlm"), ("ar", "mdlm"), ("ar", "adlm")])
 def test_a_run_on_a_base_goes_on_without_it(
     runs: Path, tmp_path: Path, base: str, objective: str
 ) -> None:
@@ -177,7 +177,7 @@ def test_the_first_validation_on_a_base_is_better_than_from_scratch(
 
 
 @pytest.mark.parametrize(
-    "changes, said",
+    ("changes", "said"),
     [
         ({"model": {"width": 32}}, "model.width is 32, and the base .* needs 16"),
         ({"model": {"blocks": 3}}, "model.blocks is 3, and the base .* needs 2"),
