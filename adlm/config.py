@@ -28,7 +28,10 @@ class DataConfig:
         field: Name of the text field in jsonl, csv, parquet and hf data.
         tokenizer: byte, bpe:SIZE (trained on the train split), gpt2, bert, or a tokenizer.json.
         length: Tokens in a row, L.
-        packing: wrap joins documents end to end; document starts a new row with each.
+        packing: wrap joins documents end to end; document starts a new row with each; pair has a
+            row for each prompt with its answer (or chat, `messages`) of jsonl or csv files, and
+            the answer alone is hidden and scored.
+        skip_long: Leave out pairs that are longer than a row, which are refused otherwise.
         attend: row lets all of a row's tokens see each other; document only those of one document.
         workers: Threads that tokenise; 0 = all cores. Never changes the result.
     """
@@ -38,7 +41,8 @@ class DataConfig:
     field: str = "text"
     tokenizer: str = "bpe:1024"
     length: int = 64
-    packing: Literal["wrap", "document"] = "wrap"
+    packing: Literal["wrap", "document", "pair"] = "wrap"
+    skip_long: bool = False
     attend: Literal["row", "document"] = "row"
     workers: int = 0
 

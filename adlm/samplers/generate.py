@@ -178,7 +178,7 @@ def generate(
     made = np.concatenate(tokens)
     seconds = time.monotonic() - began
     ends = np.full(len(made), length)
-    if config.data.packing == "document":  # nothing after the end of a document was ever trained
+    if config.data.packing != "wrap":  # nothing after the end of a document was ever trained
         ended = made == vocab.eos
         ends = np.where(ended.any(axis=1), ended.argmax(axis=1) + 1, length)
     texts = [vocab.decode(row[:end]) for row, end in zip(made, ends, strict=True)]

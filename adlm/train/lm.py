@@ -53,7 +53,7 @@ class LanguageModelling(Workload):
         self.vocab: Vocab = base.vocab if base else open_vocab(config.data)
         self.rows = open_rows(config.data, "train", self.vocab)
         self.valid = open_rows(config.data, "valid", self.vocab)
-        self.lengths = Lengths.of(self.rows.store, config.data.length)
+        self.lengths = Lengths.of_rows(self.rows)
         self.order = Order(len(self.rows), cfg.batch, cfg.seed)
         torch.manual_seed(cfg.seed)
         self.model = build_model(config, self.vocab.size)
@@ -87,7 +87,7 @@ class LanguageModelling(Workload):
         size = cfg.micro or len(batch)
         parts = [slice(low, low + size) for low in range(0, len(batch), size)]
         pieces = [(batch[p], None if noise is None else noise[p]) for p in parts]
-        return Portion(pieces, int(self.rows.count[index].sum()))
+        return Portion(pieces, int(self.rows.scored[index].sum()))
 
     def gamma(self, progress: float) -> float:
         return self.objective.gamma(progress)
@@ -161,13 +161,13 @@ class LanguageModelling(Workload):
         """What is trained, on what and where."""
         cfg, rows = self.config.train, len(self.rows)
         size = sum(p.numel() for p in self.model.parameters())
-        tokens, goal = int(self.rows.count.sum()), cfg.steps * cfg.batch
+        tokens, goal = int(self.rows.scored.sum()), cfg.steps * cfg.batch
         where = f"{world.size} x {self.device}" if world.size > 1 else self.device
         if self.device == "cpu":
             where += f" ({torch.get_num_threads()} threads)"
         lines = [
             f"model     {self.config.objective}, {size:,} parameters",
-            f"data      {self.config.data.name}: {rows:,} rows, {tokens:,} tokens",
+            f"data      {self.config.data.name}: {rows:,} {self.kind}, {tokens:,} tokens",
             f"training  {cfg.steps:,} steps of {cfg.batch} rows of {self.rows.length}: "
             f"{goal * tokens / rows:,.0f} tokens, {goal / rows:.1f} epochs",
             f"on        {where}, {precision}",
@@ -177,6 +177,14 @@ class LanguageModelling(Workload):
         if self.base is not None:
             lines.insert(1, f"base      {adapt.told(self.config, self.base)}")
         return "\n".join(lines)
+
+    @property
+    def kind(self) -> str:
+        """What a row is, and what of it is scored."""
+        if self.rows.given is None:
+            return "rows"
+        left = f" ({self.rows.left_out:,} too long are left out)" if self.rows.left_out else ""
+        return f"prompts with answers{left}, the answers scored"
 
     def ending(self, run: Path) -> str:
         """The last validation with its curve, and what one may do with the run."""
