@@ -41,6 +41,7 @@ COMMANDS = {
     "study anchoring": "ADLM and A2R against their baselines, over seeds",
     "study ablate": "change one setting of anchoring at a time",
     "study times": "how MDLM learns best: times, weights, rates and batch",
+    "study finetune": "starting from a base against from scratch",
     "study reasoning": "reasoning methods on one task, over seeds",
     "reason train": "train a model to reason: task x method",
     "reason eval": "accuracy, sound traces and cost of a reasoning model",
