@@ -10,6 +10,7 @@ One seed, one run after the other; a run that is done is not done again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -118,9 +119,11 @@ def study(settings: FinetuneSettings) -> FinetuneResult | int:
             return code
         rows[name] = figures(name, settings, made, rows)
     untuned = scored(settings, MDLM, on_abstracts=True)
-    last = list(rows.values())
     result = FinetuneResult(
-        seed=settings.seed, rows=last, untuned=untuned.ppl, notes=notes(rows, untuned)
+        seed=settings.seed,
+        rows=list(rows.values()),
+        untuned=untuned.ppl,
+        notes=notes(rows, untuned.ppl or math.inf),
     )
     return result.stamped(untuned.device, untuned.precision)
 
@@ -216,14 +219,14 @@ def figures(
         tokens=tokens,
         flops=flops,
         total_flops=flops + before,
-        ppl=found.ppl or float("inf"),
+        ppl=found.ppl or math.inf,
         se_ppl=found.se_ppl,
         bits_per_byte=found.bits_per_byte,
         exact=found.exact,
     )
 
 
-def notes(rows: dict[str, FinetuneRow], untuned: LikelihoodResult) -> list[str]:
+def notes(rows: dict[str, FinetuneRow], untuned: float) -> list[str]:
     """The two answers in words."""
     tuned, fresh, best = rows[TUNED], rows[FRESH], rows[LONGER]
     gain = 1 - tuned.ppl / fresh.ppl
@@ -231,7 +234,7 @@ def notes(rows: dict[str, FinetuneRow], untuned: LikelihoodResult) -> list[str]:
     each = ", ".join(f"{row}: {d:+.1f} PPL" for row, d in away.items())
     return [
         f"At equal tokens of {tuned.data} the base lowers the perplexity by {gain:.0%}; before "
-        f"any of them it has {untuned.ppl or float('inf'):.1f}.",
+        f"any of them it has {untuned:.1f}.",
         f"Against MDLM from scratch for as many FLOPs in all: {each}.",
         "One seed; ± is one standard error over documents.",
     ]
