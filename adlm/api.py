@@ -99,7 +99,7 @@ class Model:
     def blank(
         self, prompt: str = "", length: int | None = None, new: int | None = None
     ) -> np.ndarray:
-        """The template of a text after a prompt: (L,), by default of the trained length."""
+        """Return the template of a text after a prompt: (L,), by default of the trained length."""
         if length is not None and new is not None:
             raise UserError("give --length (with the prompt) or --max_new_tokens, not both")
         wanted = self.config.data.length if length is None else typed(length, int, "--length")
@@ -132,7 +132,7 @@ class Model:
         return generate(self.network, self.config, self.vocab, given, precise, self.device, watch)
 
     def record(self, given: np.ndarray, how: SamplingSettings) -> tuple[Samples, Trace]:
-        """The same with a record of every step."""
+        """Return the same with a record of every step."""
         trace = Trace(given, self.vocab)
         made = self.write(given, how, trace)
         trace.mark_anchors(self.network, self.config, self.counts)
@@ -263,7 +263,7 @@ ALIASES = {"top_p": "nucleus", "num_samples": "n"}  # names that other libraries
 
 @in_python
 def settings(**how: Any) -> SamplingSettings:
-    """Settings from plain keywords; those of a draw may stand among them."""
+    """Return settings from plain keywords; those of a draw may stand among them."""
     for alias, name in ALIASES.items():
         if alias in how:
             value = how.pop(alias)
@@ -300,7 +300,7 @@ def load(path: str | Path, device: str = "auto", use: Sequence[str] = ()) -> Mod
 
 
 def fetched(path: str) -> str:
-    """The same path, or the folder into which the hub's model of that name was downloaded."""
+    """Return the path, or the folder of the hub's model of that name."""
     if not is_name(path) or "/" not in path:
         return path
     folder = download(path, checkpoint.FILES)

@@ -96,7 +96,7 @@ class Figures:
     se_ppl: float | None
 
     def cell(self, sign: str = "") -> str:
-        """The perplexity in a table."""
+        """Return the perplexity in a table."""
         return f"{sign}{math.inf if self.ppl is None else self.ppl:.2f}{table.spread(self.se_ppl)}"
 
     def line(self, sign: str) -> str:

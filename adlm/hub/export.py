@@ -78,7 +78,7 @@ def config(saved: Checkpoint, causal: bool, in_blocks: bool) -> str:
 
 
 def public(config: Config) -> Config:
-    """The configuration without the folders of this machine."""
+    """Return the configuration without the folders of this machine."""
     data = config.data
     tokenizer = data.tokenizer if Path(data.tokenizer).suffix == "" else "tokenizer.json"
     data = replace(data, name=plain_name(data.name), tokenizer=tokenizer, dir=None)

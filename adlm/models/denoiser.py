@@ -65,7 +65,7 @@ class Denoiser(nn.Module):
         return self.trunk.causal
 
     def new_cache(self) -> Cache:
-        """An empty memory for decoding."""
+        """Return an empty memory for decoding."""
         return Cache.empty(sum(t.depth for t in self.modules() if isinstance(t, Trunk)))
 
     def forward(self, z: Tensor, context: Context = Context()) -> States:

@@ -63,7 +63,7 @@ class Layout:
             yield tap if same is None else tap * same
 
     def turns(self, start: int, end: int, device: torch.device) -> slice | Tensor:
-        """Which rotary angles the positions start to end have."""
+        """Return which rotary angles the positions start to end have."""
         return slice(start, end)
 
     def places(self, start: int, end: int, device: torch.device) -> Tensor:

@@ -124,7 +124,7 @@ class AnchoredObjective(Objective):
         return replace(score, anchor=every * extra, anchor_rows=every * chosen.by_row(nats))
 
     def anchor_loss(self, h: Tensor, head: nn.Linear, view: View) -> tuple[Tensor, Tensor]:
-        """The anchors' cross-entropy; only the published code lets the mask be predicted."""
+        """Return the anchors' cross-entropy; only the published code lets the mask be predicted."""
         forbid = None if self.config.compat else self.mask
         x = view.x[view.wanted]
         return linear_cross_entropy(h, head.weight, head.bias, x, view.scale, forbid)

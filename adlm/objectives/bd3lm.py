@@ -81,7 +81,7 @@ class BlockDiffusion(MaskedDiffusion):
         return low, high
 
     def clocks(self, length: int) -> int:
-        """How many blocks a row has: each has a time of its own."""
+        """Return how many blocks a row has: each has a time of its own."""
         if length % self.block:
             raise UserError(
                 f"process.block must divide a row of {length} tokens, found {self.block}"

@@ -40,7 +40,7 @@ class Interval:
 
 
 def candidates(widths: tuple[float, ...] = WIDTHS, step: float = STEP) -> list[tuple[float, float]]:
-    """All intervals of these widths, `step` apart.
+    """Return all intervals of these widths, `step` apart.
 
     Example:
         >>> candidates((0.9, 1.0))

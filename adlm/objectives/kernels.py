@@ -66,7 +66,7 @@ def divergence(
 
 
 def pick(values: Tensor, token: Tensor) -> Tensor:
-    """The value of each row's token: (N, V), (N,) -> (N,)."""
+    """Return the value of each row's token: (N, V), (N,) -> (N,)."""
     return values.gather(1, token[:, None]).squeeze(1)
 
 
@@ -122,7 +122,7 @@ class KernelDiffusion(Objective):
             )
 
     def weighting(self, spec: str) -> Weight:
-        """What `process.weight` makes of a weight in the bound."""
+        """Return what `process.weight` makes of a weight in the bound."""
         return make_weight(spec)
 
     @classmethod
@@ -160,7 +160,7 @@ class KernelDiffusion(Objective):
         return v, torch.ones_like(v)
 
     def weigh(self, z: Tensor, x: Tensor, t: Tensor) -> Tensor:
-        """What positions count in training, or in the bound: (B, L) fp64; t: (B, 1)."""
+        """Return what positions count in training, or in the bound: (B, L) fp64; t: (B, 1)."""
         return self.weight(self.kernel.weight(z, x, t) * self.kernel.shares(t).alpha)
 
     def loss(self, h: Tensor, head: nn.Linear, view: View) -> tuple[Tensor, Tensor]:

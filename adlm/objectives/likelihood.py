@@ -83,7 +83,7 @@ class Likelihood:
         return float(math.sqrt(variance) / self.tokens.sum())
 
     def plus(self, nats: np.ndarray) -> Likelihood:
-        """The same with nats added to each row: (R,)."""
+        """Return the same with nats added to each row: (R,)."""
         return replace(self, nats=self.nats + nats[:, None])
 
 

@@ -109,7 +109,7 @@ class MaskedDiffusion(Objective):
 
 
 def segments(batch: Batch) -> Tensor | None:
-    """Which positions see each other: (B, L), padding apart; None where all do."""
+    """Return which positions see each other: (B, L), padding apart; None where all do."""
     if batch.segment is not None or bool(batch.valid.all()):
         return batch.segment
     return torch.where(batch.valid, 0, -1)

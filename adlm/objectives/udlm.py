@@ -55,7 +55,7 @@ class UniformDiffusion(KernelDiffusion):
         return super().view(batch, noise) if noise.soft is None else self.softened(batch, noise)
 
     def softened(self, batch: Batch, noise: Noise) -> View:
-        """The view of Gaussian noise: the kernel's at the time of the same alpha."""
+        """Return the view of Gaussian noise: the kernel's at the time of the same alpha."""
         assert noise.soft is not None
         v = times(noise.t)  # (B,)
         alpha, dalpha = self.gaussian.alpha(v)

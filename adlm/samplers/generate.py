@@ -100,7 +100,7 @@ class Samples:
 
 
 def samplers_for(config: Config) -> list[str]:
-    """The samplers that a checkpoint can serve."""
+    """Return the samplers that a checkpoint can serve."""
     if registry.lookup("objective", config.objective).causal:
         return ["causal"]
     return [n for n in registry.names("sampler") if serves(n, config)]
@@ -117,7 +117,7 @@ def serves(sampler: str, config: Config) -> bool:
 
 
 def usual(config: Config) -> str:
-    """The sampler that is taken where none is named: the first of DEFAULTS that can write."""
+    """Return the sampler where none is named: the first of DEFAULTS that can write."""
     if in_blocks(config):
         return "first-hitting"
     known = samplers_for(config)

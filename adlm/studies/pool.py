@@ -85,7 +85,7 @@ def foretell(jobs: list[Job], workers: int) -> None:
 def work(
     jobs: list[Job], workers: int, threads: int, look: Callable[[], None] | None = None
 ) -> None:
-    """Do all jobs, `workers` at a time; a run that fails is one sentence.
+    """Do all jobs, `workers` at a time; raise UserError where one fails.
 
     `look` is called every second; without it each finished run is a line, with the time left.
     """
@@ -133,7 +133,7 @@ def typed_arguments(function: Callable[..., int], values: list[object]) -> list[
 
 
 def why(job: Job, code: int) -> str:
-    """A run did not end well: its own sentence where it left one."""
+    """Say why a run did not end well: in its own words where it left some."""
     log = log_file(job.folder)
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     if lines and lines[-1].startswith("adlm: "):

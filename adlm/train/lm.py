@@ -123,7 +123,7 @@ class LanguageModelling(Workload):
         return {"step": now.step, "tokens": now.tokens, **plain, **error}
 
     def record(self, steps: Sequence[StepStats], now: Moment) -> Metrics:
-        """Nats a token over the steps; the anchor loss where there is one."""
+        """Return nats a token over the steps; the anchor loss where there is one."""
         tokens = sum(s.tokens for s in steps)
         found: dict[str, float] = {"step": now.step, "tokens": now.tokens}
         found["loss"] = sum(s.nats for s in steps) / tokens
@@ -160,7 +160,7 @@ class LanguageModelling(Workload):
         return state
 
     def beginning(self, step: int, precision: str, world: World) -> str:
-        """What is trained, on what and where."""
+        """Return what is trained, on what and where."""
         cfg, rows = self.config.train, len(self.rows)
         size = sum(p.numel() for p in self.model.parameters())
         tokens, goal = int(self.rows.scored.sum()), cfg.steps * cfg.batch
@@ -189,7 +189,7 @@ class LanguageModelling(Workload):
         return f"prompts with answers{left}, the answers scored"
 
     def ending(self, run: Path) -> str:
-        """The last validation with its curve, and what one may do with the run."""
+        """Return the last validation with its curve, and what one may do with the run."""
         found = [r for r in read(run / "metrics.jsonl") if "valid_ppl" in r]
         lines = [f"done: {checkpoint.find(run)}"]
         if found:

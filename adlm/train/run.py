@@ -97,7 +97,7 @@ def launch(
 
 
 def work(engine: Engine, settings: object, again: str, loggers: Sequence[Logger]) -> int:
-    """One process's part of a run."""
+    """Do one process's part of a run."""
     out, world, workload = engine.run, engine.world, engine.workload
     lock = hold(out) if world.main else None
     if found := checkpoint.steps(out):
@@ -149,7 +149,7 @@ def check_folder(config: object, out: Path, resume: bool) -> list[str]:
 
 
 def stored_config(out: Path, kind: type = Config) -> Any:
-    """The configuration of the run in a folder; a setting that is not there yet has its default."""
+    """Read the configuration of a run; a setting that is not there yet has its default."""
     return from_dict(read_plain(out / "config.json"), kind, out / "config.json")
 
 

@@ -116,23 +116,23 @@ class Workload(ABC):
 
     @abstractmethod
     def portion(self, step: int, world: World) -> Portion:
-        """This process's part of the batch of step number `step`, from 0."""
+        """Return this process's part of the batch of step number `step`, from 0."""
 
     @abstractmethod
     def dropout_seed(self, step: int, rank: int) -> int:
-        """The seed of dropout in a step."""
+        """Return the seed of dropout in a step."""
 
     @abstractmethod
     def loss(self, piece: Any, anchor: bool) -> Loss:
-        """The loss of one piece; `anchor` asks for the anchor term."""
+        """Return the loss of one piece; `anchor` asks for the anchor term."""
 
     @abstractmethod
     def gamma(self, progress: float) -> float:
-        """The weight of the anchor term at a share of the training."""
+        """Return the weight of the anchor term at a share of the training."""
 
     @abstractmethod
     def record(self, steps: Sequence[StepStats], now: Moment) -> Metrics:
-        """The line of metrics for some steps; it has a `loss`."""
+        """Return the line of metrics for some steps; it has a `loss`."""
 
     @abstractmethod
     def validate(self, now: Moment) -> Metrics:
@@ -144,7 +144,7 @@ class Workload(ABC):
 
     @abstractmethod
     def state(self, now: RunState) -> RunState:
-        """What is saved: how far the run is, with what the workload adds."""
+        """Return what is saved: how far the run is, with what the workload adds."""
 
     @abstractmethod
     def check(self, saved: Checkpoint) -> RunState:

@@ -13,7 +13,7 @@ WIDE = 110  # characters of a terminal in which the long one has room
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """A figure, or nothing.
+    """Return a figure, or nothing.
 
     Example:
         >>> number(1.234), number(None)
@@ -28,7 +28,7 @@ def mib(value: float | None) -> str:
 
 
 def spread(value: float | None, digits: int = 2) -> str:
-    """What follows a figure that has a standard error or deviation.
+    """Return what follows a figure that has a standard error or deviation.
 
     Example:
         >>> f"51.5{spread(0.25, 1)}"
@@ -38,7 +38,7 @@ def spread(value: float | None, digits: int = 2) -> str:
 
 
 def bounded(value: float, exact: bool, error: float | None = None, digits: int = 2) -> str:
-    """A perplexity with its spread; ≤ says that it is an upper bound.
+    """Return a perplexity with its spread; ≤ says that it is an upper bound.
 
     Example:
         >>> bounded(51.5, False, 0.25), bounded(27.7, True)
