@@ -173,8 +173,9 @@ class Model:
             return Nats.of(np.zeros(0), np.zeros(0))
         objective, vocab = evaluator(self.config, self.vocab), self.vocab
         rows = document_rows(listed, vocab, self.config.data.length)
-        every, how = np.arange(len(rows)), {"device": self.device, "quiet": True}
-        found = score(self.network, objective, rows, every, draws, seed, **how)
+        every = np.arange(len(rows))
+        net, device = self.network, self.device
+        found = score(net, objective, rows, every, draws, seed, device=device, quiet=True)
         if length == "coded" and not objective.exact:
             found = found.plus(length_nats(rows, found.index, self.lengths))
         return by_text(found, len(listed), objective.exact)
