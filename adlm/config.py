@@ -30,7 +30,10 @@ class DataConfig:
         field: Name of the text field in jsonl, csv, parquet and hf data.
         tokenizer: byte, bpe:SIZE (trained on the train split), gpt2, bert, or a tokenizer.json.
         length: Tokens in a row, L.
-        packing: wrap joins documents end to end; document starts a new row with each.
+        packing: wrap joins documents end to end; document starts a new row with each; pair has a
+            row for each prompt with its answer (or chat, `messages`) of jsonl or csv files, and
+            the answer alone is hidden and scored.
+        skip_long: Leave out pairs that are longer than a row, which are refused otherwise.
         attend: row lets all of a row's tokens see each other; document only those of one document.
         workers: Threads that tokenise; 0 = all cores. Never changes the result.
     """
@@ -40,7 +43,8 @@ class DataConfig:
     field: str = "text"
     tokenizer: str = "bpe:1024"
     length: int = 64
-    packing: Literal["wrap", "document"] = "wrap"
+    packing: Literal["wrap", "document", "pair"] = "wrap"
+    skip_long: bool = False
     attend: Literal["row", "document"] = "row"
     workers: int = 0
 
@@ -135,6 +139,23 @@ class TrainConfig:
 
 
 @dataclass(frozen=True)
+class BaseConfig:
+    """What a training starts from.
+
+    Attributes:
+        name: A run, a checkpoint, another project's weights or a name on the hub (--base is short
+            for it): its network and tokenizer are taken. Nothing by default.
+        anneal: A causal base's attention opens over this share of the training; 0 = at once.
+    """
+
+    name: str | None = None
+    anneal: float = 0.0
+
+    def __post_init__(self) -> None:
+        check(0 <= self.anneal <= 1, "base.anneal", self.anneal, "in [0, 1]")
+
+
+@dataclass(frozen=True)
 class Config:
     """Everything that determines a run.
 
@@ -147,6 +168,7 @@ class Config:
         anchor: The anchors.
         optim: The optimiser.
         train: The run.
+        base: What it starts from.
     """
 
     objective: str = "mdlm"
@@ -156,8 +178,11 @@ class Config:
     anchor: AnchorConfig = field(default_factory=AnchorConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+    base: BaseConfig = field(default_factory=BaseConfig)
 
     def __post_init__(self) -> None:
+        if self.model.shift and self.data.attend == "document":
+            raise UserError("model.shift needs data.attend row: a document has no start of its own")
         if self.process.conditioned and not self.model.time:
             raise UserError("process.conditioned needs model.time above 0, found 0")
 

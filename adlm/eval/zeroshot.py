@@ -88,9 +88,10 @@ class ZeroshotSettings(Scoring):
         return "wrap" if self.compat == "none" else f"published loader, {workers} worker(s)"
 
     def rows(self, config: DataConfig, split: str, vocab: Vocab) -> Rows:
-        """Return the rows of a set: packed as ours, or as the published loaders pack."""
+        """The rows of a set: packed as ours, or as the published loaders pack."""
+        config = replace(config, packing="wrap")
         if self.compat == "none":
-            return open_rows(replace(config, packing="wrap"), split, vocab)
+            return open_rows(config, split, vocab)
         store = cache.load(open_source(config, split), vocab, config.workers)
         return published(store, vocab, config.length, self.loader_workers)
 

@@ -20,7 +20,10 @@ def load_model(saved: Checkpoint, device: str = "cpu") -> Denoiser:
 
 
 def fill(
-    model: nn.Module, tensors: dict[str, Tensor], path: Path, names: dict[str, str] | None = None
+    model: nn.Module,
+    tensors: dict[str, Tensor],
+    path: Path | str,
+    names: dict[str, str] | None = None,
 ) -> None:
     """Put the tensors into the model; raise UserError on a missing or misshapen one.
 

@@ -134,7 +134,7 @@ class AnchoredObjective(Objective):
         place = wide(batch.x.device)
         if self.counts is not None and self.counts.tokens.device != place:
             self.counts = self.counts.to(place)  # once
-        chosen = self.anchors(batch.x, batch.valid, self.counts)  # (B, L)
+        chosen = self.anchors(batch.x, batch.valid, self.counts) & batch.scored  # (B, L)
         chosen = F.pad(chosen, (0, view.z.shape[1] - chosen.shape[1]))
         return chosen & self.base.hidden(view) if self.config.positions == "masked" else chosen
 

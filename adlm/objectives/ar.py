@@ -55,4 +55,4 @@ class Autoregressive(Objective):
         ones = torch.ones(len(batch), device=batch.x.device)
         seen = shift_right(batch.x, batch.segment, self.bos)
         context = Context(Layout(self.causal, batch.segment))
-        return View(seen, batch.x, batch.valid, ones, context=context)
+        return View(seen, batch.x, batch.scored, ones, context=context)

@@ -116,7 +116,7 @@ class BlockDiffusion(MaskedDiffusion):
         self.clocks(length)
         if noise is None:  # exact: the one token of a block is hidden in any case
             noise = Noise(torch.ones(x.shape, device=x.device), torch.zeros_like(x))
-        cut = Batch(x.reshape(-1, self.block), batch.valid.reshape(-1, self.block))
+        cut = Batch(x.reshape(-1, self.block), batch.scored.reshape(-1, self.block))
         noised, t = self.corrupt(cut, Noise(noise.t.flatten(), noise.u.reshape(-1, self.block)))
 
         def shown(value: Tensor) -> Tensor:

@@ -143,12 +143,12 @@ class KernelDiffusion(Objective):
     def view(self, batch: Batch, noise: Noise | None) -> View:
         assert noise is not None
         t, slope = self.clock(times(self.eps + (1 - 2 * self.eps) * noise.t))  # (B,) fp64
-        z = self.kernel.draw(batch.x, batch.valid, replace(noise, t=t))
+        z = self.kernel.draw(batch.x, batch.scored, replace(noise, t=t))
         return self.shown(batch, z, t, slope)
 
     def shown(self, batch: Batch, z: Tensor, t: Tensor, slope: Tensor) -> View:
-        """Return the view of z_t: (B, L); t and slope: (B,) fp64."""
-        wanted = batch.valid if self.kernel.uniform else batch.valid & (z == self.mask)
+        """The view of z_t: (B, L); t and slope: (B,) fp64."""
+        wanted = batch.scored if self.kernel.uniform else batch.scored & (z == self.mask)
         weight = self.weigh(z, batch.x, t[:, None]) * slope[:, None]  # (B, L)
         level = self.kernel.level(self.kernel.schedule.alpha(t))
         sigma = bring(level, z.device) if self.conditioned else None

@@ -91,13 +91,13 @@ class MaskedDiffusion(Objective):
 
     def corrupt(self, batch: Batch, noise: Noise) -> tuple[Noised, Tensor]:
         """z_t with its weight, and the time of each row: (B,)."""
-        x, valid = batch.x, batch.valid
+        x, free = batch.x, batch.scored
         if self.steps:
             t = torch.ceil(noise.t * self.steps).clamp(1, self.steps) / self.steps
             noise = Noise(t, noise.u)
-            return discrete(x, valid, noise, self.mask, self.schedule, self.steps, self.remask), t
+            return discrete(x, free, noise, self.mask, self.schedule, self.steps, self.remask), t
         t = self.eps + (1 - self.eps) * noise.t
-        return self.masking(x, valid, Noise(t, noise.u), self.mask, self.schedule), t
+        return self.masking(x, free, Noise(t, noise.u), self.mask, self.schedule), t
 
     def view(self, batch: Batch, noise: Noise | None) -> View:
         assert noise is not None

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.table import Table
 
-WORDY = ("model", "recipe", "what it is")  # columns that read from the left
+LONG = "what it is"
+WORDY = ("model", "recipe", LONG)  # columns that read from the left
+WIDE = 110  # characters of a terminal in which the long one has room
 
 
 def number(value: float | None, digits: int = 2) -> str:
@@ -51,15 +53,18 @@ def markdown_table(header: list[str], rows: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def terminal_table(header: list[str], rows: list[list[str]], title: str = "") -> Table:
-    """Return a table for the terminal."""
+def terminal_table(
+    header: list[str], rows: list[list[str]], title: str = "", width: int = 80
+) -> Table:
+    """A table for a terminal so many characters wide; a narrow one gets no column of words."""
     from rich.table import Table
     from rich.text import Text
 
     made = Table(title=title or None)
-    for name in header:
-        wordy = name in WORDY
-        made.add_column(name, justify="left" if wordy else "right", no_wrap=not wordy)
+    kept = [i for i, name in enumerate(header) if name != LONG or width >= WIDE]
+    for i in kept:
+        left = header[i] in WORDY
+        made.add_column(header[i], justify="left" if left else "right", no_wrap=header[i] != LONG)
     for row in rows:
-        made.add_row(*map(Text, row))
+        made.add_row(*(Text(row[i]) for i in kept))
     return made
