@@ -40,8 +40,9 @@ class Batch:
         return self._each(lambda x: x.to(device))
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        found = (getattr(self, f.name) for f in fields(self))
-        return Batch(*(None if x is None else change(x) for x in found))
+        found = {f.name: getattr(self, f.name) for f in fields(self)}
+        made: dict[str, Any] = {k: change(x) for k, x in found.items() if x is not None}
+        return Batch(**made)
 
 
 @dataclass(frozen=True)

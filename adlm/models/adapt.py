@@ -97,9 +97,14 @@ def network(config: Config, base: Base) -> ModelConfig:
     front = min(max(1, front), old.blocks - 1)
     if not front:
         raise UserError(f"{base.name} has one block, which leaves none for a denoiser")
-    parts = {"anchor_blocks": front, "blocks": old.blocks - front}
-    own = {name: getattr(new, name) for name in ("bridge", "residual", "shared")}
-    return replace(made, **parts, **own)
+    return replace(
+        made,
+        anchor_blocks=front,
+        blocks=old.blocks - front,
+        bridge=new.bridge,
+        residual=new.residual,
+        shared=new.shared,
+    )
 
 
 def check(config: Config, base: Base) -> None:
