@@ -25,6 +25,7 @@ from adlm.registry import allow, outside
 from adlm.remote import download, is_name
 from adlm.samplers import template
 from adlm.samplers.base import Watch
+from adlm.samplers.cache import CacheSettings
 from adlm.samplers.categorical import Draw
 from adlm.samplers.generate import Samples, Settings, generate
 from adlm.samplers.trace import Trace
@@ -54,7 +55,8 @@ class Model:
         """n texts after a prompt, of `length` tokens in all or of `max_new_tokens` after it.
 
         `how` is sampler, steps, policy (the sampler's own options), temperature, top_k, nucleus
-        (or top_p), compat and seed; num_samples is another name of n.
+        (or top_p), compat, cache (its name, or CacheSettings), anchor_every and seed; num_samples
+        is another name of n.
         """
         given = self.blank(prompt, length, max_new_tokens)
         return self.write(given, settings(n=n, **how)).texts
@@ -152,6 +154,8 @@ def settings(**how: Any) -> Settings:
             how[name] = value
     own = {f.name for f in fields(Settings)}
     drawn = {f.name for f in fields(Draw)}
+    if isinstance(how.get("cache"), str):
+        how["cache"] = CacheSettings(how["cache"])
     unknown = sorted(set(how) - own - drawn)
     if unknown:
         raise UserError(f"there is no setting '{unknown[0]}'{nearest(unknown[0], own | drawn)}")

@@ -38,6 +38,7 @@ OWN = ("--use", "--logger")  # options whose values are code outside the tree
 READERS = ("config", "checkpoint", "checkpoint_or_run", "checkpoint_or_samples", "runs")
 SHORT = {
     "--data": "--data.name",
+    "--cache": "--cache.kind",
     "--compile": "--train.compile",
     "--json": "--json_out",
     "--nucleus": "--draw.nucleus",

@@ -157,14 +157,25 @@ class Anchored(Denoiser):
             nn.init.zeros_(weight)  # at first the denoiser just goes on
 
     def forward(self, z: Tensor, context: Context = Context()) -> States:
-        """z: (B, L) tokens, or (B, L, D) input vectors; `wanted` are the denoiser's states."""
+        """z: (B, L) tokens, or (B, L, D) input vectors; `wanted` are the denoiser's states.
+
+        With `earlier`, the anchor network's word of an earlier pass, only the denoiser runs.
+        """
         layout, sigma, cache = self.layout(context), context.sigma, context.cache
-        first, second = cache.split(self.anchor_trunk.depth) if cache else (None, None)
-        stream = self.anchor_trunk(self.embedded(z), layout, sigma, first, finish=False)
-        anchor = self.anchor_trunk.finish(stream, self.anchor_trunk.condition(stream, sigma))
-        bridged = self.bridge(anchor, self.anchor_head, self.embed)  # (B, L, D)
-        bridged = bridged + stream if self.residual else bridged.to(stream.dtype)
+        anchor, bridged = None, context.earlier
+        if bridged is None:
+            anchor, bridged = self.anchored(z, context)
+        second = cache.split(self.anchor_trunk.depth)[1] if cache else None
         denoised = self.trunk(bridged, layout, sigma, second, at=flat(context.wanted))
         if cache is not None and second is not None:
             cache.length = second.length
-        return States(denoised, anchor)
+        return States(denoised, anchor, bridged)
+
+    def anchored(self, z: Tensor, context: Context = Context()) -> tuple[Tensor, Tensor]:
+        """The input of the anchor head, and what goes on to the denoiser: (B, L, D) each."""
+        layout, sigma, cache = self.layout(context), context.sigma, context.cache
+        first = cache.split(self.anchor_trunk.depth)[0] if cache else None
+        stream = self.anchor_trunk(self.embedded(z), layout, sigma, first, finish=False)
+        anchor = self.anchor_trunk.finish(stream, self.anchor_trunk.condition(stream, sigma))
+        bridged = self.bridge(anchor, self.anchor_head, self.embed)  # (B, L, D)
+        return anchor, bridged + stream if self.residual else bridged.to(stream.dtype)

@@ -18,7 +18,8 @@ from adlm.process.kernel import make_kernel
 from adlm.process.schedule import make_schedule
 from adlm.samplers.base import Canvas, Watch, find_policy, make_policy, run
 from adlm.samplers.block_diffusion import BlockCanvas, EachBlock
-from adlm.samplers.blocks import Blocks
+from adlm.samplers.blocks import Blocks, InBlocks
+from adlm.samplers.cache import CacheSettings
 from adlm.samplers.categorical import Draw
 from adlm.samplers.causal import run_causal
 from adlm.samplers.random import RowRandom
@@ -42,6 +43,9 @@ class Settings:
         steps: Denoising steps; one for each token by default.
         policy: The sampler's own options, such as --policy.eta 0.04; a wrong one lists them.
         draw: How a token is drawn.
+        cache: What is kept between steps.
+        anchor_every: Steps between two passes of the anchor network; 1 is exact, more is faster and
+            loses quality unless the model was trained for it (anchor.stale).
         seed: Seed; text i is the same whatever n is.
         precision: fp32 by default; bf16 is faster and less exact.
         device: auto, cpu, mps, cuda or cuda:N.
@@ -53,13 +57,15 @@ class Settings:
     steps: int | None = None
     policy: dict[str, bool | int | float | str] = field(default_factory=dict)
     draw: Draw = field(default_factory=Draw)
+    cache: CacheSettings = field(default_factory=CacheSettings)
+    anchor_every: int = 1
     seed: int = 0
     precision: str = "fp32"
     device: str = "auto"
     at_once: int = 64
 
     def __post_init__(self) -> None:
-        check_sizes(self, "--", 1, n=10**7, steps=10**6, at_once=10**5)
+        check_sizes(self, "--", 1, n=10**7, steps=10**6, at_once=10**5, anchor_every=10**6)
         check(0 <= self.seed < 2**31, "--seed", self.seed, "in [0, 2^31)")
         ways = ("auto", "bf16", "fp32")
         check(self.precision in ways, "--precision", self.precision, f"one of {', '.join(ways)}")
@@ -73,6 +79,7 @@ class Samples:
     ends: np.ndarray  # (n,) tokens up to the end of the text
     texts: list[str]
     nfe: np.ndarray  # (n,) network passes of each row
+    positions: np.ndarray  # (n,) positions of all passes of each row
     heads: int  # positions at which a vocabulary head was computed, over all rows
     seconds: float
     sampler: str
@@ -88,7 +95,8 @@ class Samples:
         count = self.tokens.size
         return (
             f"{self.sampler}: {count:,} tokens in {self.seconds:.1f} s "
-            f"({count / self.seconds:,.0f} tokens/s), {self.nfe.mean():.1f} network passes a text"
+            f"({count / self.seconds:,.0f} tokens/s), {self.nfe.mean():.1f} network passes and "
+            f"{self.positions.mean():,.0f} positions a text"
         )
 
 
@@ -117,6 +125,18 @@ def usual(config: Config) -> str:
     return next(name for name in DEFAULTS if name in known)
 
 
+def check_memory(settings: Settings, config: Config) -> None:
+    """Raise UserError where a checkpoint cannot be passed as --cache and --anchor_every say."""
+    causal, kind = registry.lookup("objective", config.objective).causal, settings.cache.kind
+    if kind != "none" and (causal or in_blocks(config)):
+        raise UserError(
+            f"--cache {kind} is for models of whole rows: "
+            f"{config.objective} keeps what is finished in any case, and exactly"
+        )
+    if settings.anchor_every > 1 and (causal or not config.model.anchor_blocks):
+        raise UserError(f"--anchor_every is for anchored diffusion, not for {config.objective}")
+
+
 def generate(
     model: Denoiser,
     config: Config,
@@ -140,6 +160,7 @@ def generate(
     if length > most and not moving:
         longer = "" if sampler == "causal" else " (the sampler blocks writes longer texts)"
         raise UserError(f"the text is to have {length} tokens, and only {most} fit{longer}")
+    check_memory(settings, config)
     policy = None
     kind = registry.lookup("objective", config.objective)
     schedule = make_schedule(config.process.schedule)
@@ -152,10 +173,12 @@ def generate(
             policy = replace(policy, context=min(policy.context or most, most))
             if not serves(policy.inner, config):
                 raise UserError(f"a checkpoint of {config.objective} has no '{policy.inner}'")
+        elif settings.cache.in_blocks:
+            policy = InBlocks(schedule, policy, settings.cache.block)
     elif settings.policy:
         raise UserError("the sampler causal has no options")
     began = time.monotonic()
-    tokens, nfe, heads = [], [], 0
+    tokens, nfe, positions, heads = [], [], [], 0
     for low in range(0, settings.n, settings.at_once):
         rows = range(low, min(settings.n, low + settings.at_once))
         z = torch.from_numpy(template).expand(len(rows), -1).clone()
@@ -164,7 +187,8 @@ def generate(
         fixed = z != vocab.mask
         how = (settings.draw, random, settings.precision, device, config.process.conditioned)
         easel = BlockCanvas if in_blocks(config) else Canvas
-        canvas = easel(z, fixed, vocab.mask, model.eval(), *how, kernel, kind.reads)
+        kept = (settings.cache, settings.anchor_every)
+        canvas = easel(z, fixed, vocab.mask, model.eval(), *how, kernel, kind.reads, *kept)
         with devices.autocast(settings.precision, device):  # weights are rounded once
             if policy is None:
                 run_causal(canvas, vocab.bos, watch)
@@ -172,6 +196,7 @@ def generate(
                 run(canvas, policy, settings.steps or length, watch)
         tokens.append(canvas.z.cpu().numpy())
         nfe.append(canvas.nfe.numpy())
+        positions.append(canvas.passed.numpy())
         heads += canvas.heads
     made = np.concatenate(tokens)
     seconds = time.monotonic() - began
@@ -180,5 +205,5 @@ def generate(
         ended = made == vocab.eos
         ends = np.where(ended.any(axis=1), ended.argmax(axis=1) + 1, length)
     texts = [vocab.decode(row[:end]) for row, end in zip(made, ends, strict=True)]
-    passes = np.concatenate(nfe)
-    return Samples(made, ends, texts, passes, heads, seconds, sampler, settings.seed)
+    costs = np.concatenate(nfe), np.concatenate(positions), heads
+    return Samples(made, ends, texts, *costs, seconds, sampler, settings.seed)

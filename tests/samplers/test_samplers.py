@@ -18,7 +18,7 @@ from adlm.nn.context import Context
 from adlm.objectives.subs import zero_masking
 from adlm.process.schedule import make_schedule
 from adlm.registry import lookup, names
-from adlm.samplers import base
+from adlm.samplers import canvas as canvases
 from adlm.samplers.base import Canvas, make_policy, run
 from adlm.samplers.categorical import Draw
 from adlm.samplers.causal import run_causal
@@ -281,8 +281,8 @@ def test_logits_a_few_positions_at_a_time_are_the_same(sampler, options, monkeyp
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter)
     found = []
-    for elements in (base.ELEMENTS, 5 * V, 1):  # all, five, one
-        monkeypatch.setattr(base, "ELEMENTS", elements)
+    for elements in (canvases.ELEMENTS, 5 * V, 1):  # all, five, one
+        monkeypatch.setattr(canvases, "ELEMENTS", elements)
         made = canvas(model, 4, 7)
         run(made, make_policy(sampler, make_schedule("log-linear"), options), 3)
         found.append(made)
