@@ -8,12 +8,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from adlm.errors import UserError
-from adlm.nn.config import TrunkConfig
+from adlm.nn.config import ModelConfig
 from adlm.values import check, check_sizes, typed_object
 
 
@@ -28,7 +29,10 @@ class DataConfig:
         field: Name of the text field in jsonl, csv, parquet and hf data.
         tokenizer: byte, bpe:SIZE (trained on the train split), gpt2, bert, or a tokenizer.json.
         length: Tokens in a row, L.
-        packing: wrap joins documents end to end; document starts a new row with each.
+        packing: wrap joins documents end to end; document starts a new row with each; pair has a
+            row for each prompt with its answer (or chat, `messages`) of jsonl or csv files, and
+            the answer alone is hidden and scored.
+        skip_long: Leave out pairs that are longer than a row, which are refused otherwise.
         attend: row lets all of a row's tokens see each other; document only those of one document.
         workers: Threads that tokenise; 0 = all cores. Never changes the result.
     """
@@ -38,7 +42,8 @@ class DataConfig:
     field: str = "text"
     tokenizer: str = "bpe:1024"
     length: int = 64
-    packing: Literal["wrap", "document"] = "wrap"
+    packing: Literal["wrap", "document", "pair"] = "wrap"
+    skip_long: bool = False
     attend: Literal["row", "document"] = "row"
     workers: int = 0
 
@@ -46,34 +51,6 @@ class DataConfig:
         check(bool(self.name.strip()), "data.name", self.name, "a named set, a path or hf:NAME")
         check_sizes(self, "data.", 2, length=2**24)
         check_sizes(self, "data.", 0, workers=4096)
-
-
-@dataclass(frozen=True)
-class ModelConfig(TrunkConfig):
-    """The network.
-
-    Attributes:
-        tied: Share the input embedding with the output head.
-        anchor_blocks: Blocks of the anchor network in front; `blocks` are then the denoiser's.
-        bridge: How anchors enter the denoiser: linear (the paper's), softmax, embedding or hidden.
-        residual: Add the anchor network's residual stream to what the bridge hands on.
-        shared: The anchor head's matrix is the input embedding's.
-    """
-
-    tied: bool = False
-    anchor_blocks: int = 0
-    bridge: Literal["linear", "softmax", "embedding", "hidden"] = "linear"
-    residual: bool = False
-    shared: bool = False
-
-    def __post_init__(self) -> None:
-        check_sizes(self, "model.", 1, width=2**20, blocks=10_000, heads=2**16, mlp=1024)
-        check_sizes(self, "model.", 0, anchor_blocks=10_000, conv=4096, time=2**20)
-        fits = self.width % self.heads == 0 and self.width // self.heads % 2 == 0
-        check(fits, "model.heads", self.heads, f"a divisor of width {self.width} into even parts")
-        check(self.conv == 0 or self.conv % 2 == 1, "model.conv", self.conv, "0 or an odd number")
-        for name in ("dropout", "attention_dropout"):
-            check(0 <= getattr(self, name) < 1, f"model.{name}", getattr(self, name), "in [0, 1)")
 
 
 @dataclass(frozen=True)
@@ -248,6 +225,23 @@ class TrainConfig:
 
 
 @dataclass(frozen=True)
+class BaseConfig:
+    """What a training starts from.
+
+    Attributes:
+        name: A run, a checkpoint, another project's weights or a name on the hub (--base is short
+            for it): its network and tokenizer are taken. Nothing by default.
+        anneal: A causal base's attention opens over this share of the training; 0 = at once.
+    """
+
+    name: str | None = None
+    anneal: float = 0.0
+
+    def __post_init__(self) -> None:
+        check(0 <= self.anneal <= 1, "base.anneal", self.anneal, "in [0, 1]")
+
+
+@dataclass(frozen=True)
 class Config:
     """Everything that determines a run.
 
@@ -260,6 +254,7 @@ class Config:
         anchor: The anchors.
         optim: The optimiser.
         train: The run.
+        base: What it starts from.
     """
 
     objective: str = "mdlm"
@@ -269,8 +264,11 @@ class Config:
     anchor: AnchorConfig = field(default_factory=AnchorConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+    base: BaseConfig = field(default_factory=BaseConfig)
 
     def __post_init__(self) -> None:
+        if self.model.shift and self.data.attend == "document":
+            raise UserError("model.shift needs data.attend row: a document has no start of its own")
         if self.process.conditioned and not self.model.time:
             raise UserError("process.conditioned needs model.time above 0, found 0")
 
@@ -307,18 +305,22 @@ def upgraded(values: Any) -> Any:
     return values
 
 
-def differences(a: dict[str, Any], b: dict[str, Any], prefix: str = "") -> list[str]:
-    """Return the dotted names of the fields in which two configurations differ.
+def differences(a: object, b: object) -> dict[str, tuple[object, object]]:
+    """Return the fields in which two configurations differ: dotted name -> both values.
 
     Example:
-        >>> differences({"x": 1, "y": {"z": 2}}, {"x": 1, "y": {"z": 3}})
-        ['y.z']
+        >>> differences(Config(), Config(data=DataConfig(length=128)))
+        {'data.length': (64, 128)}
     """
-    out = []
-    for key in sorted(set(a) | set(b)):
-        left, right = a.get(key), b.get(key)
-        if isinstance(left, dict) and isinstance(right, dict):
-            out += differences(left, right, f"{prefix}{key}.")
-        elif left != right:
-            out.append(f"{prefix}{key}")
-    return out
+    left, right = dict(flat(to_dict(a))), dict(flat(to_dict(b)))
+    both = {name: (left.get(name), right.get(name)) for name in sorted(left | right)}
+    return {name: pair for name, pair in both.items() if pair[0] != pair[1]}
+
+
+def flat(values: object, name: str = "") -> Iterator[tuple[str, object]]:
+    """Yield the values inside nested objects with their dotted names."""
+    if not isinstance(values, dict):
+        yield name, values
+        return
+    for key, value in values.items():
+        yield from flat(value, f"{name}.{key}" if name else key)

@@ -7,6 +7,7 @@ import platform
 import re
 import time
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -94,22 +95,35 @@ def autocast(precision: str, device: str) -> AbstractContextManager[Any]:
     return torch.autocast(device.split(":")[0], torch.bfloat16, enabled=precision == "bf16")
 
 
-def machine(device: str = "cpu") -> dict[str, Any]:
-    """Return what a result file says of the machine."""
-    limits = {name: os.environ[name] for name in LIMITS if name in os.environ}
-    return {
-        "cpu": cpu_name(),
-        **({"limits": limits} if limits else {}),
-        "cores": len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "gpu": gpu_name(device),
-        "system": platform.system(),
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "adlm": __version__,
-    }
+@dataclass(frozen=True)
+class Machine:
+    """What a result file says of the machine."""
+
+    cpu: str
+    limits: dict[str, str]  # what the environment keeps the CPU from using
+    cores: int | None
+    threads: int
+    gpu: str | None
+    system: str
+    python: str
+    torch: str
+    adlm: str
+
+
+def machine(device: str = "cpu") -> Machine:
+    """Look at this machine."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return Machine(
+        cpu=cpu_name(),
+        limits={name: os.environ[name] for name in LIMITS if name in os.environ},
+        cores=len(affinity(0)) if affinity else os.cpu_count(),
+        threads=torch.get_num_threads(),
+        gpu=gpu_name(device),
+        system=platform.system(),
+        python=platform.python_version(),
+        torch=str(torch.__version__),
+        adlm=__version__,
+    )
 
 
 def gpu_name(device: str) -> str | None:

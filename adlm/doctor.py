@@ -30,10 +30,10 @@ EXTRAS = {
 def machine() -> Iterator[tuple[str, str]]:
     """Yield a label and a line on the machine, each as soon as it is known."""
     about = devices.machine()
-    yield "python", f"{about['python']} on {platform.platform()}"
-    yield "adlm, torch", f"{about['adlm']}, {about['torch']}"
-    threads = f"{about['threads']} threads in use"
-    yield "processor", f"{about['cpu']}, {about['cores']} cores, {threads}"
+    yield "python", f"{about.python} on {platform.platform()}"
+    yield "adlm, torch", f"{about.adlm}, {about.torch}"
+    threads = f"{about.threads} threads in use"
+    yield "processor", f"{about.cpu}, {about.cores} cores, {threads}"
     fp32, bf16 = (matmul_flops(p, budget=0.3) / 1e9 for p in ("fp32", "bf16"))
     chosen = devices.precision("auto", devices.pick())
     speeds = f"{fp32:,.0f} GFLOP/s in fp32, {bf16:,.0f} in bf16"

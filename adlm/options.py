@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass, make_dataclass, replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -38,6 +38,7 @@ OWN = ("--use", "--logger")  # options whose values are code outside the tree
 READERS = ("config", "checkpoint", "checkpoint_or_run", "checkpoint_or_samples", "runs")
 SHORT = {
     "--data": "--data.name",
+    "--base": "--base.name",
     "--cache": "--cache.kind",
     "--compile": "--train.compile",
     "--json": "--json_out",
@@ -181,7 +182,7 @@ class Command:
             raise UserError(f"{', '.join(missing)} is missing: {self.usage}")
         return given
 
-    def arguments(self, given: dict[str, Any]) -> dict[str, Any]:
+    def arguments(self, given: Mapping[str, object]) -> dict[str, Any]:
         """Return the function's arguments: what was given, on top of the defaults."""
         return vars(filled(self.defaults, given))
 
@@ -252,7 +253,7 @@ def leaves(base: Any, prefix: str = "--") -> Iterator[Option]:
             yield from leaves(value, prefix if name in FLAT else f"{prefix}{name}.")
 
 
-def filled(base: Any, given: dict[str, Any], prefix: str = "--") -> Any:
+def filled(base: Any, given: Mapping[str, object], prefix: str = "--") -> Any:
     """Return the dataclass object with what was given for its fields."""
     made = {}
     for name, value in vars(base).items():

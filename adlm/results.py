@@ -26,7 +26,29 @@ Json = dict[str, Any]  # the object of a JSON file
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class Stamp:
+    """Where, how, when and by which version something was computed."""
+
+    device: str = ""
+    precision: str = ""
+    machine: Json = field(default_factory=dict)  # of `device.Machine`, more or less by version
+    date: str | None = None
+    commit: str | None = None
+
+    @classmethod
+    def now(cls, device: str, precision: str) -> Stamp:
+        about = vars(machine(device))
+        return Stamp(
+            device=device,
+            precision=precision,
+            machine={k: v for k, v in about.items() if k != "limits" or v},
+            date=datetime.now(UTC).date().isoformat(),
+            commit=commit(),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result(Stamp):
     """What a command measured, and where, when and by which version.
 
     A subclass names its `command` and adds its figures as fields, with a default for what files of
@@ -46,20 +68,15 @@ class Result:
 
     command: ClassVar[str]
     version: ClassVar[int] = 1  # of the file's form
-    device: str = ""
-    precision: str = ""
-    machine: dict[str, Any] = field(default_factory=dict)
-    date: str | None = None
-    commit: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The fields of the file; a number that is not finite is null."""
+        """Return the fields of the file; a number that is not finite is null."""
         plain = msgspec.json.decode(msgspec.json.encode(self))
         return {"command": self.command, "version": self.version, **plain}
 
     @classmethod
     def from_json(cls, values: dict[str, Any], where: str | Path = "the result") -> Self:
-        """The result that a file holds; `where` names it in the sentence if it holds none."""
+        """Return the result that a file holds, or raise UserError that names it by `where`."""
         try:
             return msgspec.convert(values, cls)
         except msgspec.ValidationError as error:
@@ -67,28 +84,28 @@ class Result:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """The result in a file."""
+        """Return the result in a file."""
         return cls.from_json(read_json(path), path)
 
     def stamped(self, device: str, precision: str) -> Self:
-        """The same with this machine, date and commit."""
-        return replace(self, **stamped({}, device, precision))
+        """Return the same with this machine, date and commit."""
+        return replace(self, **vars(Stamp.now(device, precision)))
 
     def save(self, path: Path) -> None:
         """Write the file, whole or not at all."""
         write_json(path, self.to_json())
 
     def section(self, name: str) -> Section:
-        """What is shown of it: table, notes, texts, plots; `name` is the file's, without .json."""
+        """Return what is shown of it; `name` is the file's, without .json."""
         raise NotImplementedError
 
     def text(self) -> str:
-        """What the terminal shows of it."""
+        """Return what the terminal shows of it."""
         return self.section("").text()
 
 
 def read_json(path: Path) -> Json:
-    """The object in a JSON file; UserError where there is none."""
+    """Return the object in a JSON file, or raise UserError."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -141,20 +158,8 @@ def try_place(path: Path) -> None:
                 folder.rmdir()
 
 
-def stamped(values: dict[str, Any], device: str, precision: str) -> dict[str, Any]:
-    """The values, followed by where, when, how and by which version they were computed."""
-    return {
-        **values,
-        "device": device,
-        "precision": precision,
-        "machine": machine(device),
-        "date": datetime.now(UTC).date().isoformat(),
-        "commit": commit(),
-    }
-
-
 def commit() -> str | None:
-    """The commit of the source tree that runs, with a + where it has changes; None outside one."""
+    """Return the commit of the source tree, with a + where it has changes; None outside one."""
     home = Path(__file__).parents[1]
     if not (home / ".git").exists():  # an installed package, perhaps inside somebody's repository
         return None

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 
 def stops() -> list[signal.Signals]:
@@ -28,7 +28,14 @@ def hangup() -> list[signal.Signals]:
     return [signal.SIGHUP]
 
 
-def own_group() -> dict[str, Any]:
+class Group(TypedDict, total=False):
+    """Popen's arguments, of which a system has one."""
+
+    process_group: int
+    creationflags: int
+
+
+def own_group() -> Group:
     """Return Popen's arguments for a process that Ctrl-C in this terminal does not reach."""
     flag = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", None)  # Windows has no other
     return {"process_group": 0} if flag is None else {"creationflags": flag}

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
@@ -15,6 +16,7 @@ import msgspec
 
 from adlm.errors import UserError
 
+Options = Mapping[str, bool | int | float | str]  # of a sampler, a method or a task, by name
 PLAIN = {
     int: "a whole number",
     float: "a finite number",

@@ -49,7 +49,7 @@ from adlm.nn.layout import Layout
 from adlm.objectives.anchored import AnchoredDiffusion
 from adlm.objectives.base import make_objective
 from adlm.objectives.subs import log_probabilities
-from adlm.results import stamped, write_json
+from adlm.results import Stamp, write_json
 from adlm.train.optim import Optimizers
 from adlm.types import Batch
 
@@ -289,7 +289,7 @@ def main() -> None:
                 f"({pair['by_flops']:.2f}x by FLOPs), {pair['memory']:.2f} of its memory"
             )
         print(f"{phase}: {found['time_of_plain']:.2f}x the time of {PLAIN}", flush=True)
-    write_json(Path(given.out), stamped(result, "cpu", given.precision))
+    write_json(Path(given.out), {**result, **vars(Stamp.now("cpu", given.precision))})
 
 
 def anchor_share(rows: int) -> float:

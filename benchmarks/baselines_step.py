@@ -34,7 +34,7 @@ from adlm.data.vocab import Vocab, make_vocab
 from adlm.models.build import build_model
 from adlm.models.size import SIZES
 from adlm.objectives.base import make_objective
-from adlm.results import stamped, write_json
+from adlm.results import Stamp, write_json
 from adlm.types import Batch
 
 V, LENGTH, TIME = 50258, 128, 128
@@ -189,7 +189,7 @@ def main() -> None:
         )
     result = {"command": sys.argv, "vocabulary": V, "length": LENGTH, "rows": given.rows}
     result |= {"size": given.size, "wanted_of_bd3lm": MOST, "objectives": found}
-    write_json(Path(given.out), stamped(result, "cpu", given.precision))
+    write_json(Path(given.out), {**result, **vars(Stamp.now("cpu", given.precision))})
 
 
 if __name__ == "__main__":

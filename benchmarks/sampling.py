@@ -27,7 +27,7 @@ from adlm.config import Config, DataConfig, ModelConfig
 from adlm.models.build import build_model
 from adlm.models.denoiser import Denoiser
 from adlm.process.schedule import make_schedule
-from adlm.results import stamped, write_json
+from adlm.results import Stamp, write_json
 from adlm.samplers.base import Canvas, Policy, make_policy, run
 from adlm.samplers.categorical import Draw
 from adlm.samplers.causal import run_causal
@@ -175,7 +175,7 @@ def main() -> None:
     settings = {"vocabulary": V, "length": LENGTH, "steps": STEPS, "batch": BATCH, "seed": 0}
     command = f"benchmarks/sampling.py --timed {given.timed} --every {given.every}"
     result = {"command": command, **settings, "cases": found, "times_as_fast_as_literal": ratios}
-    write_json(Path(given.out), stamped(result, "cpu", given.precision))
+    write_json(Path(given.out), {**result, **vars(Stamp.now("cpu", given.precision))})
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ from adlm.models.build import build_model
 from adlm.models.cost import flops_per_token
 from adlm.models.size import resize
 from adlm.objectives.base import make_objective
-from adlm.results import stamped, write_json
+from adlm.results import Stamp, write_json
 from adlm.system import peak_memory_mib
 from adlm.train.optim import Optimizers, trunk_matrices
 from adlm.types import Batch
@@ -170,7 +170,7 @@ def main() -> None:
             flush=True,
         )
     result = {"command": sys.argv, "avx2": AVX2, "rows": found}
-    write_json(Path(given.out), stamped(result, "cpu", "as stated"))
+    write_json(Path(given.out), {**result, **vars(Stamp.now("cpu", "as stated"))})
 
 
 if __name__ == "__main__":

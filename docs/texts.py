@@ -27,8 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from adlm.eval import paper
-from adlm.eval.report import command_of
-from adlm.registry import lookup
+from adlm.eval.report import result_of
 from adlm.results import read_json
 from adlm.studies.reasoning import ReasoningStudyResult
 from adlm.studies.result import StudyPair, StudyResult, StudyRow
@@ -64,7 +63,7 @@ class Facts:
     def setting(self, name: str, path: str) -> Any:
         """What a row was configured with: setting("ADLM", "anchor.gamma")."""
         row = self.row(name)
-        stored = row.config if isinstance(row, StudyRow) else row.plan["settings"]
+        stored = row.config if isinstance(row, StudyRow) else row.plan.settings
         return reduce(into, path.split("."), stored)
 
     def mean(self, name: str) -> float:
@@ -146,8 +145,8 @@ def published(task: str, method: str) -> float:
 
 def file(name: str) -> Facts:
     """The facts of another result file."""
-    values = read_json(RESULTS / f"{name}.json")
-    return Facts(lookup("result", command_of(values)).from_json(values, name))
+    path = RESULTS / f"{name}.json"
+    return Facts(result_of(read_json(path), path))
 
 
 HELPERS = {f.__name__: f for f in (percent, million, word, each, published, file)}

@@ -168,7 +168,7 @@ def test_an_apple_gpu_is_picked_after_cuda_and_before_the_cpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: has["mps"])
     assert [devices.pick(n) for n in ("auto", "mps", "cpu")] == ["mps", "mps", "cpu"]
-    assert devices.machine("mps")["gpu"].endswith("(Metal)")
+    assert devices.machine("mps").gpu.endswith("(Metal)")
     has["cuda"] = True
     assert devices.pick("auto") == "cuda:0"
     has["cuda"] = has["mps"] = False

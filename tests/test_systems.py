@@ -52,7 +52,7 @@ for module in pkgutil.walk_packages(adlm.__path__, "adlm."):
 from pathlib import Path
 from adlm.cli import main
 from adlm.measure import memory_bytes
-from adlm.eval.efficiency import peak_memory
+from adlm.eval.generation_cost import peak_memory
 corpus, run, out = sys.argv[1:]
 words = ["--data", corpus, "--data.tokenizer", "byte", "--data.length", "16", "--out", run]
 words += ["--model.width", "16", "--model.heads", "2", "--model.blocks", "1", "--train.batch", "2"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from adlm import api
 from adlm.samplers import template
-from adlm.samplers.generate import Settings
+from adlm.samplers.generate import SamplingSettings
 from adlm.viz.texts import Outputs
 
 
 def infill(
     checkpoint_or_run: str,
     text: str,
-    settings: Settings = Settings(),
+    settings: SamplingSettings = SamplingSettings(),
     outputs: Outputs = Outputs(),
 ) -> None:
     """Fill the holes of a text: "The [MASK] of the union is [MASK:4] ."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 from adlm.config import check
 from adlm.reasoning.evaluate import Problems, evaluate
@@ -14,9 +13,7 @@ from adlm.results import try_place
 def reason_eval(
     checkpoint: str,
     task: str,
-    split: Literal["train", "valid", "test"] = "test",
-    data: str | None = None,
-    data_dir: str | None = None,
+    settings: Problems = Problems(),
     skip_bad: bool = False,
     limit: int = 0,
     batch: int = 64,
@@ -28,9 +25,7 @@ def reason_eval(
     Args:
         checkpoint: A run of `adlm reason train`, or its checkpoint.
         task: The task; with the knobs of the training where it is the one trained on.
-        split: Part of the data.
-        data: generated, files, or a folder; as in training by default.
-        data_dir: Folder of the public files; the variable ADLM_DATA by default.
+        settings: Which items.
         skip_bad: Leave bad records of a file out.
         limit: Items; 0 = all of a file's, or 500 generated ones.
         batch: Items that are solved at once.
@@ -42,8 +37,7 @@ def reason_eval(
     if out:
         try_place(Path(out))
     trained = load_trained(checkpoint, device)
-    problems = Problems(task, split, data, data_dir, skip_bad, limit)
-    result = evaluate(trained, problems, batch)
+    result = evaluate(trained, task, settings, limit, batch, skip_bad)
     print(result.text())
     path = Path(out) if out else trained.checkpoint.run / "eval" / f"{result.file}.json"
     result.save(path)

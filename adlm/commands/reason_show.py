@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
 
 from rich.console import Console
 from rich.text import Text
@@ -17,9 +16,7 @@ from adlm.reasoning.train import load_trained
 def reason_show(
     checkpoint: str,
     task: str,
-    split: Literal["train", "valid", "test"] = "test",
-    data: str | None = None,
-    data_dir: str | None = None,
+    settings: Problems = Problems(),
     n: int = 3,
     device: str = "auto",
 ) -> None:
@@ -28,16 +25,14 @@ def reason_show(
     Args:
         checkpoint: A run of `adlm reason train`, or its checkpoint.
         task: The task; with the knobs of the training where it is the one trained on.
-        split: Part of the data.
-        data: generated, files, or a folder; as in training by default.
-        data_dir: Folder of the public files; the variable ADLM_DATA by default.
+        settings: Which items.
         n: How many problems.
         device: auto, cpu, mps, cuda or cuda:N.
     """
     check(n >= 1, "--n", n, "at least 1")
     console = Console(highlight=False)
     trained = load_trained(checkpoint, device)
-    kind, found = Problems(task, split, data, data_dir, limit=n).read(trained.plan)
+    kind, found = settings.read(task, trained.plan, n)
     for attempt in replace(trained.solver, task=kind).solve(found.items):
         console.print(coloured(attempt))
 

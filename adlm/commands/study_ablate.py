@@ -8,9 +8,7 @@ from adlm.studies.runner import StudySettings, carry_out
 
 def study_ablate(
     axes: list[str] = ablate.AXES,
-    settings: StudySettings = StudySettings(
-        home="runs/study-ablate", out="results/study-ablate.json"
-    ),
+    settings: StudySettings = StudySettings.of("ablate"),
 ) -> None:
     """Change one setting of laptop-adlm, the paper's system, at a time.
 

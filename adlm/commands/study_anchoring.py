@@ -7,12 +7,7 @@ from adlm.studies.runner import StudySettings, carry_out
 
 
 def study_anchoring(
-    settings: StudySettings = StudySettings(
-        tokens=6_000_000,
-        seeds=3,
-        home="runs/study-anchoring",
-        out="results/study-anchoring.json",
-    ),
+    settings: StudySettings = StudySettings.of("anchoring", tokens=6_000_000, seeds=3),
 ) -> None:
     """Train AR, A2R, MDLM, ADLM and deep supervision at equal tokens, over several seeds.
 

@@ -7,12 +7,7 @@ from adlm.studies.runner import StudySettings, carry_out
 
 
 def study_baselines(
-    settings: StudySettings = StudySettings(
-        tokens=6_000_000,
-        seeds=3,
-        home="runs/study-baselines",
-        out="results/study-baselines.json",
-    ),
+    settings: StudySettings = StudySettings.of("baselines", tokens=6_000_000, seeds=3),
 ) -> None:
     """Train AR, MDLM, SEDD, D3PM, UDLM, Duo, GIDD and BD3-LM, and their anchored forms.
 

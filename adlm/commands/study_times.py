@@ -7,9 +7,7 @@ from adlm.studies.runner import StudySettings, carry_out
 
 
 def study_times(
-    settings: StudySettings = StudySettings(
-        seeds=2, home="runs/study-times", out="results/study-times.json"
-    ),
+    settings: StudySettings = StudySettings.of("times", seeds=2),
 ) -> None:
     """Search how MDLM learns best: times, weights, masking, learning rates and batch.
 

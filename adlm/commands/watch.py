@@ -5,7 +5,7 @@ from __future__ import annotations
 from adlm import api
 from adlm.config import check
 from adlm.samplers import template
-from adlm.samplers.generate import Settings
+from adlm.samplers.generate import SamplingSettings
 from adlm.viz.terminal import play
 from adlm.viz.texts import save_trace
 
@@ -16,7 +16,7 @@ def watch(
     prompt: str = "",
     length: int | None = None,
     max_new_tokens: int | None = None,
-    settings: Settings = Settings(),
+    settings: SamplingSettings = SamplingSettings(),
     speed: float = 10.0,
     trace: str | None = None,
 ) -> None:

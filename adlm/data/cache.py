@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from adlm.data.sources import Source
+from adlm.data.sources import TextSource
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.locks import lock
@@ -50,7 +50,7 @@ def folder() -> Path:
     return Path(os.environ.get("ADLM_CACHE", default)).expanduser()
 
 
-def load(source: Source, vocab: Vocab, workers: int = 0) -> TokenStore:
+def load(source: TextSource, vocab: Vocab, workers: int = 0) -> TokenStore:
     """Return the source's tokens, from disk where they have been made before."""
     parts = f"{VERSION} {source.fingerprint} {vocab.hash}"
     key = hashlib.sha256(parts.encode()).hexdigest()[:32]
@@ -70,7 +70,7 @@ def load(source: Source, vocab: Vocab, workers: int = 0) -> TokenStore:
     return TokenStore(tokens, ends, meta["bytes"], key)
 
 
-def build(home: Path, source: Source, vocab: Vocab, workers: int) -> None:
+def build(home: Path, source: TextSource, vocab: Vocab, workers: int) -> None:
     """Tokenise as a stream and put the result in place in one move."""
     for left in home.parent.glob(f"{home.name}.*.tmp"):  # of a killed process: we hold the lock
         shutil.rmtree(left, ignore_errors=True)

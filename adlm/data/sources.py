@@ -19,6 +19,7 @@ from adlm import registry
 from adlm.config import DataConfig
 from adlm.data import files
 from adlm.data.dataset import SPLITS, DataSet, carve
+from adlm.data.records import part_of_pair
 from adlm.data.vocab import clean
 from adlm.errors import UserError, nearest, need
 
@@ -26,11 +27,11 @@ ALIASES = {"train": ("train",), "valid": ("valid", "validation", "val", "dev"), 
 
 
 @dataclass(frozen=True)
-class Source:
+class TextSource:
     """One split of a corpus.
 
     Example:
-        >>> source = Source("two lines", "train", lambda: iter(["a", " ", "b"]), "x")
+        >>> source = TextSource("two lines", "train", lambda: iter(["a", " ", "b"]), "x")
         >>> list(source.documents())
         ['a', 'b']
     """
@@ -46,10 +47,12 @@ class Source:
         return (clean(text) for text in self.read() if text.strip())
 
 
-def open_source(config: DataConfig, split: str) -> Source:
-    """Open the source that a configuration names."""
+def open_source(config: DataConfig, split: str, part: str | None = None) -> TextSource:
+    """Open the source that a configuration names; of pairs the `prompt`, `answer` or both."""
     if split not in SPLITS:
         raise UserError(f"there is no split '{split}'{nearest(split, SPLITS)}")
+    if config.packing == "pair":
+        return _pairs(config, split, part or "both")
     if config.name.startswith("hf:"):
         name, _, part = config.name[3:].partition("@")
         return _from_hub(name, part or None, split, config.field)
@@ -101,7 +104,7 @@ def find_local(config: DataConfig, split: str) -> Path | None:
     return next((path for path in candidates if path.exists()), None)
 
 
-def _named(config: DataConfig, split: str) -> Source:
+def _named(config: DataConfig, split: str) -> TextSource:
     declared = find_set(config.name)
     name = short_name(config)
     if path := find_local(config, split):
@@ -117,7 +120,7 @@ def _named(config: DataConfig, split: str) -> Source:
     )
 
 
-def _local(declared: DataSet, path: Path, name: str, split: str) -> Source:
+def _local(declared: DataSet, path: Path, name: str, split: str) -> TextSource:
     def read() -> Iterator[str]:
         return map(declared.detokenize, declared.read(path, split))
 
@@ -125,10 +128,28 @@ def _local(declared: DataSet, path: Path, name: str, split: str) -> Source:
     size = sum(p.stat().st_size for p in inner)
     if not size:
         raise UserError(f"{path} is empty")
-    return Source(name, split, read, _fingerprint(inner, name, split), size)
+    return TextSource(name, split, read, _fingerprint(inner, name, split), size)
 
 
-def _from_files(path: Path, split: str, field: str) -> Source:
+def _pairs(config: DataConfig, split: str, part: str) -> TextSource:
+    path = Path(config.name).expanduser()
+    if not path.exists():
+        raise UserError(
+            f"there is no file or folder {config.name}: data.packing pair reads jsonl or csv files"
+        )
+
+    def read(file: Path, field: str) -> Iterator[str]:
+        return (part_of_pair(record, part, where) for where, record in files.records(file))
+
+    return _from_files(path, split, f"pair {part}", read)
+
+
+def _from_files(
+    path: Path,
+    split: str,
+    field: str,
+    reader: Callable[[Path, str], Iterator[str]] = files.read,
+) -> TextSource:
     every = [path]
     if not os.access(path, os.R_OK):
         raise UserError(f"{path} cannot be read: permission denied")
@@ -159,12 +180,12 @@ def _from_files(path: Path, split: str, field: str) -> Source:
             raise UserError(f"{file} is empty")
 
     def read() -> Iterator[str]:
-        stream = (text for file in chosen for text in files.read(file, field))
+        stream = (text for file in chosen for text in reader(file, field))
         from_train = split == "train" or split in missing
         return carve(split, missing, stream) if from_train else stream
 
     mark = _fingerprint(chosen, field, split, *missing)
-    return Source(str(path), split, read, mark, sum(p.stat().st_size for p in chosen))
+    return TextSource(str(path), split, read, mark, sum(p.stat().st_size for p in chosen))
 
 
 def part_of(path: Path) -> str | None:
@@ -188,7 +209,7 @@ def _from_hub(
     split: str,
     field: str | None,
     declared: DataSet | None = None,
-) -> Source:
+) -> TextSource:
     try:
         import datasets
     except ImportError:
@@ -223,7 +244,7 @@ def _from_hub(
         return carve(split, missing, stream) if from_train else stream
 
     mark = hashlib.sha256(f"{name} {part} {split} {field} {data._fingerprint}".encode()).hexdigest()
-    return Source(f"hf:{name}", split, read, mark)
+    return TextSource(f"hf:{name}", split, read, mark)
 
 
 def _fingerprint(paths: list[Path], *settings: str) -> str:

@@ -15,7 +15,7 @@ from adlm.config import check
 from adlm.data.corpus import open_rows
 from adlm.data.pack import Rows
 from adlm.errors import UserError
-from adlm.eval.base import CheckpointResult, Computing, about
+from adlm.eval.base import CheckpointResult, Computing
 from adlm.eval.damage import DAMAGES, damaged
 from adlm.eval.judge import Judge
 from adlm.eval.lens import Band, Lens, RatioFigures
@@ -30,7 +30,7 @@ from adlm.process.schedule import make_schedule
 from adlm.progress import console
 from adlm.registry import register
 from adlm.samplers import template
-from adlm.samplers.generate import Settings
+from adlm.samplers.generate import SamplingSettings
 from adlm.viz.page import Section
 from adlm.viz.plots import Line, curves, png
 from adlm.viz.table import markdown_table, number
@@ -109,7 +109,7 @@ class AnchorsResult(CheckpointResult):
         )
 
     def harm(self) -> tuple[list[str], list[list[str]]]:
-        """The table of damages."""
+        """Return the table of damages."""
         rows = [
             [d.damage, f"{d.dial:g}", f"{d.anchor_accuracy:.3f}", f"≤ {d.ppl or math.inf:.2f}"]
             for d in self.damage
@@ -179,7 +179,6 @@ def measure(
     lens = Lens(batches, rule, model.counts, mask, settings.seed, device, precision, told)
     console.print("predictions by masking ratio")
     result = AnchorsResult(
-        **about(checkpoint.load(place)) | {"checkpoint": place},
         plain=settings.plain,
         data_hash=data.store.key,
         split=settings.split,
@@ -187,7 +186,8 @@ def measure(
         seed=settings.seed,
         bands=lens.bands(),
         by_ratio=lens.by_ratio(networks, RATIOS),
-    ).stamped(device, precision)
+    )
+    result = result.of(checkpoint.load(place), place).stamped(device, precision)
     keep(result)
     console.print("damage: none")
     first = harm(model, net, "noise", 0.0, lens, data, index, settings, judge)
@@ -263,7 +263,7 @@ def harm(
         )
         if not settings.texts:
             return entry
-        written = Settings(
+        written = SamplingSettings(
             n=settings.texts, seed=seed, precision=lens.precision, device=lens.device
         )
         made = model.write(template.after("", data.length, model.vocab), written)

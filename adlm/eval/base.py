@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, Self
 
 from adlm import device as devices
 from adlm.config import check, to_dict
@@ -64,12 +64,12 @@ class CheckpointResult(Result):
     tokenizer_hash: str | None = None
     config: Json = field(default_factory=dict)  # as `config.to_dict` writes it
 
-
-def about(saved: Checkpoint) -> dict[str, Any]:
-    """The fields that tell a checkpoint."""
-    return {
-        "checkpoint": saved.path.name,
-        "checkpoint_hash": saved.hash,
-        "tokenizer_hash": saved.vocab.hash,
-        "config": to_dict(saved.config),
-    }
+    def of(self, saved: Checkpoint, name: str = "") -> Self:
+        """Return the same with what tells the checkpoint; `name` is its folder's by default."""
+        return replace(
+            self,
+            checkpoint=name or saved.path.name,
+            checkpoint_hash=saved.hash,
+            tokenizer_hash=saved.vocab.hash,
+            config=to_dict(saved.config),
+        )

@@ -10,10 +10,10 @@ import msgspec
 
 from adlm.api import Model
 from adlm.eval import programs
-from adlm.eval.programs import Task
+from adlm.eval.programs import ProgramTask
 from adlm.progress import Bar
 from adlm.results import write_text
-from adlm.samplers.generate import Settings
+from adlm.samplers.generate import SamplingSettings
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,10 @@ class Writing:
 
     mode: str
     tokens: int  # at most
-    sampling: Settings
+    sampling: SamplingSettings
 
 
-def write(model: Model, tasks: list[Task], how: Writing, store: Store) -> list[Written]:
+def write(model: Model, tasks: list[ProgramTask], how: Writing, store: Store) -> list[Written]:
     """Write the completions of each task; those of an earlier run with the same settings stay."""
     known = store.known()
     todo = [task for task in tasks if task.task_id not in known]
@@ -82,7 +82,7 @@ def write(model: Model, tasks: list[Task], how: Writing, store: Store) -> list[W
     return [known[task.task_id] for task in tasks]
 
 
-def complete(model: Model, task: Task, how: Writing) -> Written:
+def complete(model: Model, task: ProgramTask, how: Writing) -> Written:
     """Write the completions of one task."""
     seed, vocab, context = how.sampling.seed, model.vocab, model.config.data.length
     given = programs.form(task, how.mode, seed, vocab, context, how.tokens)

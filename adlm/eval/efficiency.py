@@ -6,39 +6,24 @@ batch sizes; AR and A2R have one setting of steps, one pass a token, with a KV c
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
-import torch
-
-from adlm import api, registry
 from adlm.config import Config, check, to_dict
-from adlm.errors import UserError
 from adlm.eval.base import Computing
+from adlm.eval.generation_cost import CaseCost, EfficiencyCase, in_process, is_causal
 from adlm.eval.judge import SMALL, Judge
-from adlm.eval.texts import Texts, describe
+from adlm.eval.texts import describe
 from adlm.models import checkpoint
-from adlm.models.cost import flops_per_token
 from adlm.progress import console
 from adlm.registry import register
 from adlm.results import Result
-from adlm.samplers import template
-from adlm.samplers.generate import in_blocks
-from adlm.system import peak_memory_mib
 from adlm.viz.page import Section
 from adlm.viz.plots import Line, curves, png
 from adlm.viz.table import markdown_table, mib, number
 
-WORKER = (
-    "import json, sys; from dataclasses import asdict; from adlm.eval.efficiency import Case, cost;"
-    "print(json.dumps([asdict(part) for part in cost(Case(**json.loads(sys.argv[1])))]))"
-)
 AXES = ("seconds a text", "generative PPL")
 
 
@@ -75,8 +60,8 @@ class EfficiencySettings(Computing):
         check(self.texts >= 2, "--texts", self.texts, "at least 2")
         super().__post_init__()
 
-    def cases(self, runs: Sequence[str], configs: Sequence[Config]) -> list[Case]:
-        """The grid; causal models have no steps to choose."""
+    def cases(self, runs: Sequence[str], configs: Sequence[Config]) -> list[EfficiencyCase]:
+        """Return the grid; causal models have no steps to choose."""
         same = (self.texts, self.nucleus, self.seed, *self.place())
         out = []
         for run, config in zip(runs, configs, strict=True):
@@ -85,43 +70,8 @@ class EfficiencySettings(Computing):
             for length in self.lengths or [config.data.length]:
                 for batch in self.batches or [1, 8]:
                     for steps in [None] if causal else self.steps or [8, 32, 128]:
-                        out.append(Case(run, sampler, steps, length, batch, *same))
+                        out.append(EfficiencyCase(run, sampler, steps, length, batch, *same))
         return out
-
-
-@dataclass(frozen=True)
-class Case:
-    """One point of the grid."""
-
-    checkpoint: str
-    sampler: str | None
-    steps: int | None
-    length: int
-    batch: int
-    texts: int  # written in all, in batches
-    nucleus: float
-    seed: int
-    device: str
-    precision: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class CaseCost(Case):
-    """What a case cost, and the quality of its texts."""
-
-    objective: str
-    seconds_per_text: float
-    tokens_per_s: float
-    nfe: float
-    gflops_per_text: float
-    peak_memory_mib: float | None
-    entropy: float | None = None
-    generative_ppl: float | None = None
-
-    def __str__(self) -> str:
-        steps = "" if self.steps is None else f", {self.steps} steps"
-        grid = f"L {self.length}, batch {self.batch}"
-        return f"{self.objective}, {self.sampler}{steps}, {grid}"
 
 
 @register("result", "eval efficiency")
@@ -143,7 +93,7 @@ class EfficiencyResult(Result):
         return Section("What generation costs", *self.table(), plots=plots)
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """The cases, a row each."""
+        """Return the cases, a row each."""
         header = ["model", "steps", "L x batch", "ms a text", "passes", "GFLOP", "MiB"]
         header += ["gen. PPL", "entropy"]
         rows = [
@@ -212,80 +162,8 @@ def measure(
     return result
 
 
-def is_causal(config: Config) -> bool:
-    """Does it write from left to right?"""
-    return registry.lookup("objective", config.objective).causal
-
-
-def cost(case: Case) -> tuple[CaseCost, Texts]:
-    """Write the texts of a case and say what it cost; the first batch only warms up."""
-    model = api.load(case.checkpoint, case.device)
-    given = template.after("", case.length, model.vocab)
-    made = []
-    for low in range(-case.batch, case.texts, case.batch):
-        how = api.settings(
-            n=case.batch if low < 0 else min(case.batch, case.texts - low),
-            sampler=case.sampler,
-            steps=case.steps,
-            nucleus=case.nucleus,
-            seed=case.seed + max(0, low),
-            precision=case.precision,
-            at_once=case.batch,
-        )
-        written = model.write(given, how)
-        made += [written] if low >= 0 else []
-    seconds = sum(m.seconds for m in made)
-    passes = sum(float(m.nfe.sum()) for m in made) / case.texts
-    heads = sum(m.heads for m in made) / case.texts
-    found = CaseCost(
-        **asdict(replace(case, sampler=made[0].sampler)),
-        objective=model.config.objective,
-        seconds_per_text=seconds / case.texts,
-        tokens_per_s=case.texts * case.length / seconds,
-        nfe=passes,
-        gflops_per_text=1e-9 * flops(model.config, model.vocab.size, case.length, passes, heads),
-        peak_memory_mib=peak_memory(model.device),
-    )
-    every = [t for m in made for t in m.texts], [i for m in made for i in m.ids]
-    return found, Texts(*every)
-
-
-def flops(config: Config, vocab: int, length: int, passes: float, heads: float) -> float:
-    """FLOPs of one text of `length` tokens with so many passes and head positions.
-
-    A diffusion pass is all positions; a causal one a single position, and one of block diffusion a
-    block, that sees half of the text on average.
-    """
-    at_once = 1 if is_causal(config) else config.process.block if in_blocks(config) else length
-    seen = max(1, length // 2) if at_once < length else length
-    shaped = replace(config, data=replace(config.data, length=max(2, seen)))
-    a_position = flops_per_token(shaped, vocab, 0.0, shown=1)
-    return passes * at_once * a_position + heads * 2.0 * config.model.width * vocab
-
-
-def peak_memory(device: str) -> float | None:
-    """MiB: of the process, or on a GPU of its tensors; None where the system does not tell."""
-    if device.startswith("cuda"):
-        return torch.cuda.max_memory_allocated() / 2**20
-    return peak_memory_mib()
-
-
-def in_process(case: Case, threads: int) -> tuple[CaseCost, Texts]:
-    """Measure a case in a process of its own, for its memory."""
-    environment = dict(os.environ)
-    if threads:
-        environment["OMP_NUM_THREADS"] = str(threads)
-    words = [sys.executable, "-c", WORKER, json.dumps(asdict(case))]
-    done = subprocess.run(words, capture_output=True, encoding="utf-8", env=environment)
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["it was stopped"])[-1]
-        raise UserError(f"{case.checkpoint} could not be measured: {last.split(': ', 1)[-1]}")
-    found, written = json.loads(done.stdout.splitlines()[-1])
-    return CaseCost(**found), Texts(**written)
-
-
 def frontier(points: Sequence[tuple[float, float]]) -> list[int]:
-    """Indices of the points (cost, badness) that no other point beats in both.
+    """Return indices of the points (cost, badness) that no other point beats in both.
 
     Example:
         >>> frontier([(1, 9), (2, 5), (3, 7), (4, 1)])

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -18,15 +18,15 @@ from adlm import device as devices
 from adlm.config import check, to_dict
 from adlm.errors import UserError
 from adlm.eval import programs, sandbox
-from adlm.eval.base import CheckpointResult, about
+from adlm.eval.base import CheckpointResult
 from adlm.eval.completions import Store, Writing, write
 from adlm.eval.examine import examine
-from adlm.eval.programs import Task
+from adlm.eval.programs import ProgramTask
 from adlm.eval.sandbox import Limits, Walls
 from adlm.models.checkpoint import Checkpoint
 from adlm.progress import Bar
 from adlm.registry import register
-from adlm.samplers.generate import Settings, samplers_for
+from adlm.samplers.generate import SamplingSettings, samplers_for
 from adlm.viz.page import Section
 from adlm.viz.table import spread
 
@@ -45,7 +45,7 @@ class TasksPlace:
 
 
 @dataclass(frozen=True)
-class HumanevalSettings(Settings):
+class HumanevalSettings(SamplingSettings):
     """How programs are written; --n of them for each task.
 
     Attributes:
@@ -82,11 +82,6 @@ class HumanevalSettings(Settings):
         check(64 <= self.memory_mb <= 2**20, "--memory_mb", self.memory_mb, "64 to 2^20")
         check(self.workers >= 1, "--workers", self.workers, "at least 1")
         super().__post_init__()
-
-    @property
-    def sampling(self) -> Settings:
-        """Only how programs are written."""
-        return Settings(**{f.name: getattr(self, f.name) for f in fields(Settings)})
 
     @property
     def limits(self) -> Limits:
@@ -155,7 +150,7 @@ class HumanevalResult(CheckpointResult):
 
 def measure(
     saved: Checkpoint,
-    every: list[Task],
+    every: list[ProgramTask],
     store: Path,
     settings: HumanevalSettings = HumanevalSettings(),
 ) -> HumanevalResult:
@@ -171,7 +166,7 @@ def measure(
     device = devices.pick(settings.device)
     precision = devices.precision(settings.precision, device)
     sampling = to_dict(replace(settings.sampling, at_once=1, device=device))
-    same: dict[str, object] = {  # what decides on the completions
+    same: dict[str, Any] = {  # what decides on the completions
         "checkpoint_hash": saved.hash,
         "tokenizer_hash": saved.vocab.hash,
         "data_hash": programs.hash_of(every),
@@ -187,7 +182,7 @@ def measure(
     ]
     python = sum(programs.parses(source) for row in sources for source in row)
     result = HumanevalResult(
-        **about(saved) | same,
+        **same,
         seed=settings.seed,
         n=settings.n,
         tasks=len(tasks),
@@ -198,7 +193,8 @@ def measure(
         completions=store.name,
         executed=settings.allow_code_execution,
         parses=python / (len(tasks) * settings.n),
-    ).stamped(device, precision)
+    )
+    result = result.of(saved).stamped(device, precision)
     if not settings.allow_code_execution:
         return result
     rows = judge(tasks, sources, settings)
@@ -213,11 +209,11 @@ def measure(
 
 
 def judge(
-    tasks: list[Task], sources: list[list[str]], settings: HumanevalSettings
+    tasks: list[ProgramTask], sources: list[list[str]], settings: HumanevalSettings
 ) -> list[list[tuple[str, str]]]:
     """Run the programs: (verdict, detail) of each; what is no Python is not run."""
 
-    def one(pair: tuple[Task, str]) -> tuple[str, str]:
+    def one(pair: tuple[ProgramTask, str]) -> tuple[str, str]:
         task, source = pair
         if not programs.parses(source):
             return "no_syntax", ""
@@ -265,6 +261,6 @@ def pass_rates(verdicts: list[list[str]]) -> dict[str, PassRate]:
 
 
 def shares(verdicts: list[list[str]]) -> dict[str, float]:
-    """How the programs ended."""
+    """Return how the programs ended."""
     every = [v for row in verdicts for v in row]
     return {name: every.count(name) / len(every) for name in VERDICTS}

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from adlm.config import check
 from adlm.data.corpus import open_rows
 from adlm.errors import UserError
-from adlm.eval.base import CheckpointResult, Computing, about
+from adlm.eval.base import CheckpointResult, Computing
 from adlm.models.checkpoint import Checkpoint
 from adlm.models.hub import load_model
 from adlm.objectives.interval import Interval, search
@@ -83,11 +83,11 @@ def measure(saved: Checkpoint, settings: IntervalSettings = IntervalSettings()) 
         raise UserError(f"{settings.split} must have at least 2 rows, found {len(index)}")
     how = (settings.seed, settings.batch, device, precision)
     found = search(load_model(saved, device), saved.config, saved.vocab, rows, index, *how)
-    return IntervalResult(
-        **about(saved),
+    result = IntervalResult(
         split=settings.split,
         rows=len(index),
         seed=settings.seed,
         block=saved.config.process.block,
         found=found,
-    ).stamped(device, precision)
+    )
+    return result.of(saved).stamped(device, precision)

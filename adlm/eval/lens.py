@@ -61,7 +61,7 @@ class Band:
 
 
 @dataclass(frozen=True)
-class Tally:
+class PredictionTally:
     """Predictions of one network at many positions, batch by batch."""
 
     right: list[Tensor] = field(default_factory=list)
@@ -164,7 +164,7 @@ class Lens:
         """Look at the predictions of networks by masking ratio."""
         out = []
         for ratio in ratios:
-            tallies: dict[str, Tally] = {}
+            tallies: dict[str, PredictionTally] = {}
             anchors = []
             generator = torch.Generator().manual_seed(self.seed)
             for batch in self.batches:
@@ -178,7 +178,7 @@ class Lens:
                         sigma = self.sigma(name, ratio, z)
                         for label, h, head in states(name, model, shown, x, segment, at, sigma):
                             log_p = log_probabilities(h, head, self.mask)
-                            tallies.setdefault(label, Tally()).add(log_p, target)
+                            tallies.setdefault(label, PredictionTally()).add(log_p, target)
             chosen = torch.cat(anchors)
             every = torch.ones_like(chosen)
             for label, tally in tallies.items():

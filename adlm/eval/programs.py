@@ -31,7 +31,7 @@ STOP = re.compile(r"^(?:def |async def |class |if __name__|print\()", re.M)
 
 
 @dataclass(frozen=True)
-class Task:
+class ProgramTask:
     """One function to write."""
 
     task_id: str
@@ -50,8 +50,8 @@ class Form:
     cut: int  # tokens of the context that did not fit
 
 
-def open_tasks(file: str | None, folder: str | None) -> list[Task]:
-    """The tasks of a file, of the data folder, or of the hub."""
+def open_tasks(file: str | None, folder: str | None) -> list[ProgramTask]:
+    """Return the tasks of a file, of the data folder, or of the hub."""
     if file is not None:
         path = Path(file).expanduser()
         if not path.is_file():
@@ -79,9 +79,9 @@ def open_tasks(file: str | None, folder: str | None) -> list[Task]:
     return [task_of(record, f"hf:{HUB} record {i}") for i, record in enumerate(data)]
 
 
-def read(path: Path) -> list[Task]:
-    """The tasks of a jsonl file, plain or gzipped."""
-    out: dict[str, Task] = {}
+def read(path: Path) -> list[ProgramTask]:
+    """Return the tasks of a jsonl file, plain or gzipped."""
+    out: dict[str, ProgramTask] = {}
     for number, line in enumerate(files.lines(path), 1):
         where = f"{path} line {number}"
         if not line.strip():
@@ -98,35 +98,35 @@ def read(path: Path) -> list[Task]:
     return list(out.values())
 
 
-def task_of(record: object, where: str) -> Task:
-    """A record as a task."""
-    names = [f.name for f in fields(Task)]
+def task_of(record: object, where: str) -> ProgramTask:
+    """Return a record as a task."""
+    names = [f.name for f in fields(ProgramTask)]
     if not isinstance(record, dict):
         raise UserError(f"{where} must be an object with {', '.join(names)}")
     for name in names:
         if not isinstance(record.get(name), str) or not record[name].strip():
             raise UserError(f"{where} has no text '{name}'; a task has {', '.join(names)}")
-    task = Task(**{name: record[name] for name in names})
+    task = ProgramTask(**{name: record[name] for name in names})
     if not task.entry_point.isidentifier():
         raise UserError(f"{where}: entry_point must be a function's name, found {task.entry_point}")
     return task
 
 
-def hash_of(tasks: Iterable[Task]) -> str:
+def hash_of(tasks: Iterable[ProgramTask]) -> str:
     """Identifies the tasks by content."""
     return hashlib.sha256(json.dumps([asdict(t) for t in tasks]).encode()).hexdigest()
 
 
-def seed_of(seed: int, task: Task) -> int:
-    """A seed of its own for each task, whatever tasks stand beside it."""
+def seed_of(seed: int, task: ProgramTask) -> int:
+    """Return a seed of its own for each task, whatever tasks stand beside it."""
     return int.from_bytes(hashlib.sha256(f"{seed} {task.task_id}".encode()).digest()[:4]) >> 1
 
 
-def around(task: Task, mode: str, seed: int) -> tuple[str, str, str]:
-    """What stands before the completion, in its place in the known solution, and after it.
+def around(task: ProgramTask, mode: str, seed: int) -> tuple[str, str, str]:
+    """Return what stands before the completion, in its place in the known solution, and after it.
 
     Example:
-        >>> task = Task("a", "def f():\\n", "    x = 1\\n\\n    return x\\n", "", "f")
+        >>> task = ProgramTask("a", "def f():\\n", "    x = 1\\n\\n    return x\\n", "", "f")
         >>> around(task, "infill", 0)
         ('def f():\\n    x = 1\\n\\n', '    return x', '\\n')
     """
@@ -140,8 +140,10 @@ def around(task: Task, mode: str, seed: int) -> tuple[str, str, str]:
     return task.prompt + "".join(lines[:chosen]), line, rest
 
 
-def form(task: Task, mode: str, seed: int, vocab: Vocab, context: int, tokens: int) -> Form | None:
-    """The template of a task; None if the hole alone is longer than the context.
+def form(
+    task: ProgramTask, mode: str, seed: int, vocab: Vocab, context: int, tokens: int
+) -> Form | None:
+    """Return the template of a task; None if the hole alone is longer than the context.
 
     Of a text that does not fit the tokens nearest to the completion stay. A completion has at most
     `tokens` tokens, and where the prompt is long at most half of the context.
@@ -163,7 +165,7 @@ def form(task: Task, mode: str, seed: int, vocab: Vocab, context: int, tokens: i
 
 
 def completion(row: np.ndarray, given: Form, mode: str, vocab: Vocab) -> str:
-    """The text of a written hole; after a prompt it ends where the function does."""
+    """Return the text of a written hole; after a prompt it ends where the function does."""
     made = row[given.hole]
     if mode == "complete" and (made == vocab.eos).any():
         made = made[: int((made == vocab.eos).argmax())]
@@ -184,8 +186,8 @@ def truncate(text: str) -> str:
     return text[: found.start()] if found else text
 
 
-def program(task: Task, mode: str, seed: int, text: str) -> str:
-    """The program that a completion makes; it defines the task's function."""
+def program(task: ProgramTask, mode: str, seed: int, text: str) -> str:
+    """Return the program that a completion makes; it defines the task's function."""
     before, _, after = around(task, mode, seed)
     return f"{before}{text}{after}\n"
 

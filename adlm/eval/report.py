@@ -15,7 +15,7 @@ import msgspec
 from adlm.errors import UserError
 from adlm.progress import console
 from adlm.registry import lookup, names
-from adlm.results import Json, read_json
+from adlm.results import Json, Result, read_json
 from adlm.train.log import read
 from adlm.viz.page import Section
 from adlm.viz.plots import Line, png
@@ -28,7 +28,7 @@ DETAILS = (
 
 
 def gather(paths: list[Path]) -> list[Section]:
-    """Sections of runs and result files, in the order given; the last says what was left out."""
+    """Return sections of runs and result files; the last one says what was left out."""
     shown: list[Section] = []
     damaged: list[UserError] = []
     for path in paths:
@@ -50,7 +50,7 @@ def gather(paths: list[Path]) -> list[Section]:
 
 
 def parts(path: Path) -> list[Path]:
-    """A result file; or a run, and the files in its eval/."""
+    """Return a result file itself, or a run and the files in its eval/."""
     if not path.is_dir():
         return [path]
     files = sorted((path / "eval").glob("*.json"))
@@ -61,11 +61,13 @@ def parts(path: Path) -> list[Path]:
 
 
 def of_file(path: Path) -> Section:
-    """The section of one result file."""
+    """Return the section of a result file; where no class knows it, with the fields alone."""
     values = read_json(path)
-    kind = command_of(values)
-    known = kind in names("result")
-    made = typed(kind, values, path) if known else unknown(values, path)
+    if result := result_of(values, path):
+        made = section(result, path)
+    else:
+        rows = [[k, str(v)] for k, v in values.items() if isinstance(v, str | int | float)]
+        made = Section(path.stem, ["field", "value"], rows)
     name = path.stem.removeprefix("eval-")
     if path.stem.startswith("eval-") and name not in made.title:  # which run's, among several
         made.title += f" ({name})"
@@ -73,27 +75,21 @@ def of_file(path: Path) -> Section:
     return made
 
 
-def typed(kind: str, values: Json, path: Path) -> Section:
-    """The section that the command's class makes."""
-    result = lookup("result", kind).from_json(values, path)
+def result_of(values: Json, path: Path) -> Result | None:
+    """Return the result of the class that its command has; None where there is no such class."""
+    kind = values.get("command")
+    if "command" not in values and "study" in values:  # a study's of an older version
+        kind = "study reasoning" if values["study"] == "reasoning" else "study"
+    known = isinstance(kind, str) and kind in names("result")
+    return lookup("result", str(kind)).from_json(values, path) if known else None
+
+
+def section(result: Result, path: Path) -> Section:
+    """Return the section that a result makes of itself."""
     try:
         return result.section(path.stem)
     except (ArithmeticError, LookupError, ValueError) as error:  # right types, absurd values
         raise UserError(f"{path} cannot be shown: {error!r}") from None
-
-
-def command_of(values: Json) -> str:
-    """The command that made a file; a study's of an older version names its study instead."""
-    if "command" not in values and "study" in values:
-        return "study reasoning" if values["study"] == "reasoning" else "study"
-    command = values.get("command")
-    return command if isinstance(command, str) else ""
-
-
-def unknown(values: Json, path: Path) -> Section:
-    """Fields that can be shown, of a file that no class knows."""
-    rows = [[k, str(v)] for k, v in values.items() if isinstance(v, str | int | float)]
-    return Section(path.stem, ["field", "value"], rows)
 
 
 @dataclass(frozen=True)

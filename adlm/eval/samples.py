@@ -7,7 +7,7 @@ say so.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -17,14 +17,14 @@ from adlm import api
 from adlm import device as devices
 from adlm.config import check, to_dict
 from adlm.data.corpus import open_rows
-from adlm.eval.base import CheckpointResult, about
+from adlm.eval.base import CheckpointResult
 from adlm.eval.judge import SMALL, Features, Judge, Sentences
 from adlm.eval.mauve import FEWEST, Mauve, mauve
 from adlm.eval.texts import TextFigures, Texts, describe, read, references
 from adlm.models import checkpoint
 from adlm.registry import register
 from adlm.samplers import template
-from adlm.samplers.generate import Settings
+from adlm.samplers.generate import SamplingSettings
 from adlm.viz.page import Section
 from adlm.viz.table import number, spread
 
@@ -32,7 +32,7 @@ OURS, REAL = "samples", "real texts"
 
 
 @dataclass(frozen=True)
-class SamplesSettings(Settings):
+class SamplesSettings(SamplingSettings):
     """How texts are written, if from a checkpoint, and how they are judged.
 
     Attributes:
@@ -56,11 +56,6 @@ class SamplesSettings(Settings):
     def __post_init__(self) -> None:
         check(self.mauve_seeds >= 1, "--mauve_seeds", self.mauve_seeds, "at least 1")
         super().__post_init__()
-
-    @property
-    def sampling(self) -> Settings:
-        """Only how texts are written."""
-        return Settings(**{f.name: getattr(self, f.name) for f in fields(Settings)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +99,7 @@ class SamplesResult(CheckpointResult):
         return Section("Samples", header, rows, notes, self.examples)
 
     def with_row(self, name: str, **more: Any) -> SamplesResult:
-        """The same with more figures of one set of texts."""
+        """Return the same with more figures of one set of texts."""
         return replace(self, rows={**self.rows, name: replace(self.rows[name], **more)})
 
 
@@ -152,14 +147,13 @@ def write_texts(place: str, settings: SamplesSettings) -> tuple[Texts, Texts, Sa
     real = references(rows, vocab, 2 * settings.n, least, settings.seed)
     made = model.write(template.after("", data.length, vocab), settings.sampling)
     result = SamplesResult(
-        **about(checkpoint.load(place)) | {"checkpoint": place},
         data_hash=rows.store.key,
         sampling={**to_dict(settings.sampling), "sampler": made.sampler},
         nfe=float(made.nfe.mean()),
         seconds=made.seconds,
         examples=made.texts[:8],
         rows={},
-    )
+    ).of(checkpoint.load(place), place)
     return Texts(made.texts, made.ids), real, result
 
 

@@ -29,20 +29,7 @@ from typing import Any
 
 from adlm.errors import UserError
 from adlm.eval import walls
-from adlm.eval.walls import PYTHON
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a program may use."""
-
-    seconds: float = 10.0  # on the wall clock, and of CPU time (rounded up) in each process
-    memory_mb: int = 512  # address space of each process
-    file_mb: int = 8  # each file
-    disk_mb: int = 32  # all files together; only behind full walls
-    processes: int = 8
-    handles: int = 64  # open files
-    output: int = 1 << 14  # bytes that are kept; the rest is read and thrown away
+from adlm.eval.walls import PYTHON, Limits
 
 
 @dataclass(frozen=True)
@@ -141,9 +128,9 @@ def _run(program: str, limits: Limits, way: str, handles: Sequence[int] = ()) ->
         source.seek(0)
         (told, tell), (held, hold) = os.pipe(), os.pipe()
         inner = "limits" if way == "bubblewrap" else way
-        plan = {"isolation": inner, "home": home, "pipe": tell, **asdict(limits)}
+        given = {"isolation": inner, "home": home, "pipe": tell, "limits": asdict(limits)}
         words = [PYTHON, "-I", "-S", "-B", "-c", Path(walls.__file__).read_text(encoding="utf-8")]
-        words.append(json.dumps(plan))
+        words.append(json.dumps(given))
         own: dict[str, Any] = {}
         if way == "bubblewrap":
             words = [*_bubblewrap(limits, hold), "--", *words]
@@ -179,7 +166,7 @@ def _run(program: str, limits: Limits, way: str, handles: Sequence[int] = ()) ->
 
 
 def _bubblewrap(limits: Limits, hold: int) -> list[str]:
-    """The command that builds the walls; its first process keeps `hold` open to its end."""
+    """Return the command that builds the walls; its first process keeps `hold` open to its end."""
     words = ["bwrap", "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"]
     words += ["--new-session", "--cap-drop", "ALL", "--sync-fd", str(hold)]
     for path in walls.needed():
@@ -194,7 +181,7 @@ def _bubblewrap(limits: Limits, hold: int) -> list[str]:
 def _listen(
     process: subprocess.Popen[bytes], pipes: dict[int, int], until: float
 ) -> tuple[list[bytearray], bool]:
-    """The first bytes of each pipe, {handle: how many}; and did the process end in time?"""
+    """Return the first bytes of each pipe, {handle: how many}; and did the process end in time?"""
     held = {pipe: bytearray() for pipe in pipes}
     ended = False
     with selectors.DefaultSelector() as ready:
@@ -237,7 +224,7 @@ def _end(process: subprocess.Popen[bytes], way: str) -> None:
 
 
 def _verdict(told: bytes | bytearray, code: int) -> tuple[str, str]:
-    """What the program's interpreter said, or else how it ended."""
+    """Return what the program's interpreter said, or else how it ended."""
     try:
         said = json.loads(told)
         return str(said["verdict"]), str(said["detail"])

@@ -16,6 +16,7 @@ import math
 import os
 import signal
 import sys
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 PYTHON = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
@@ -52,24 +53,37 @@ leave(0)
 """
 
 
-def enter(plan: dict[str, Any]) -> NoReturn:
+@dataclass(frozen=True)
+class Limits:
+    """What a program may use."""
+
+    seconds: float = 10.0  # on the wall clock, and of CPU time (rounded up) in each process
+    memory_mb: int = 512  # address space of each process
+    file_mb: int = 8  # each file
+    disk_mb: int = 32  # all files together; only behind full walls
+    processes: int = 8
+    handles: int = 64  # open files
+    output: int = 1 << 14  # bytes that are kept; the rest is read and thrown away
+
+
+def enter(isolation: str, home: str, pipe: int, limits: Limits) -> NoReturn:
     """Build the walls and become the program; where that fails, say why."""
     try:
         libc = ctypes.CDLL(None, use_errno=True)
         if sys.platform == "linux":
             _die_with_parent(libc)
-        if plan["isolation"] == "namespaces":
-            _leave(libc, plan)
-        _limit(plan)
-        words = [PYTHON, "-I", "-S", "-B", "-c", DRIVER, str(plan["pipe"])]
+        if isolation == "namespaces":
+            _leave(libc, home, limits.disk_mb)
+        _limit(limits)
+        words = [PYTHON, "-I", "-S", "-B", "-c", DRIVER, str(pipe)]
         os.execve(PYTHON, words, {})
     except (OSError, AttributeError, ValueError) as error:
         said = {"verdict": "unavailable", "detail": str(error)}
-        os.write(plan["pipe"], json.dumps(said).encode())
+        os.write(pipe, json.dumps(said).encode())
     os._exit(1)
 
 
-def _leave(libc: Any, plan: dict[str, Any]) -> None:
+def _leave(libc: Any, home: str, disk_mb: int) -> None:
     """Move into namespaces of our own; only the process that becomes the program returns."""
     user, group, own = os.geteuid(), os.getegid(), own_user(os.getpid())
     spaces = NEWNS | NEWNET | NEWPID | NEWIPC | NEWUTS
@@ -78,7 +92,7 @@ def _leave(libc: Any, plan: dict[str, Any]) -> None:
         _write("/proc/self/setgroups", "deny")
         _write("/proc/self/uid_map", f"1000 {user} 1")
         _write("/proc/self/gid_map", f"1000 {group} 1")
-    _furnish(libc, plan["home"], plan["home"] + "/root", plan["disk_mb"])
+    _furnish(libc, home, home + "/root", disk_mb)
     for _ in range(2):  # the first is the new namespace's init, whose end ends all
         if child := os.fork():
             _follow(child)
@@ -92,7 +106,7 @@ def _leave(libc: Any, plan: dict[str, Any]) -> None:
 
 
 def own_user(number: int) -> int:
-    """A user id that nothing else has."""
+    """Return a user id that nothing else has."""
     return USER + number % 100_000
 
 
@@ -153,19 +167,19 @@ def _read_only(libc: Any, path: str) -> None:
     _call(libc, "syscall", *words)  # mount_setattr, AT_RECURSIVE
 
 
-def _limit(plan: dict[str, Any]) -> None:
+def _limit(limits: Limits) -> None:
     import resource
 
-    seconds, mb = math.ceil(plan["seconds"]), 1 << 20
-    limits = {
+    seconds, mb = math.ceil(limits.seconds), 1 << 20
+    bounds = {
         resource.RLIMIT_CORE: (0, 0),
         resource.RLIMIT_CPU: (seconds, seconds + 1),
-        resource.RLIMIT_AS: (plan["memory_mb"] * mb,) * 2,
-        resource.RLIMIT_FSIZE: (plan["file_mb"] * mb,) * 2,
-        resource.RLIMIT_NOFILE: (plan["handles"],) * 2,
-        resource.RLIMIT_NPROC: (plan["processes"],) * 2,
+        resource.RLIMIT_AS: (limits.memory_mb * mb,) * 2,
+        resource.RLIMIT_FSIZE: (limits.file_mb * mb,) * 2,
+        resource.RLIMIT_NOFILE: (limits.handles,) * 2,
+        resource.RLIMIT_NPROC: (limits.processes,) * 2,
     }
-    for which, pair in limits.items():
+    for which, pair in bounds.items():
         resource.setrlimit(which, pair)
 
 
@@ -185,4 +199,5 @@ def _write(path: str, text: str) -> None:
 
 
 if __name__ == "__main__":
-    enter(json.loads(sys.argv[1]))
+    given = json.loads(sys.argv[1])
+    enter(**{**given, "limits": Limits(**given["limits"])})

@@ -20,7 +20,7 @@ from adlm.data.sources import find_local, open_source
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.eval import paper
-from adlm.eval.base import CheckpointResult, Scoring, about
+from adlm.eval.base import CheckpointResult, Scoring
 from adlm.eval.likelihood import ScoredText, describe
 from adlm.models.checkpoint import Checkpoint
 from adlm.models.hub import load_model
@@ -89,8 +89,9 @@ class ZeroshotSettings(Scoring):
 
     def rows(self, config: DataConfig, split: str, vocab: Vocab) -> Rows:
         """The rows of a set: packed as ours, or as the published loaders pack."""
+        config = replace(config, packing="wrap")
         if self.compat == "none":
-            return open_rows(replace(config, packing="wrap"), split, vocab)
+            return open_rows(config, split, vocab)
         store = cache.load(open_source(config, split), vocab, config.workers)
         return published(store, vocab, config.length, self.loader_workers)
 
@@ -151,14 +152,14 @@ def measure(
     check(3 <= length <= most, "--length", length, f"3 to {most}, the trained length")
     device, precision = settings.place()
     result = ZeroshotResult(
-        **about(saved),
         length=length,
         packing=settings.packing,
         limit=settings.limit,
         draws=settings.draws,
         seed=settings.seed,
         sets={},
-    ).stamped(device, precision)
+    )
+    result = result.of(saved).stamped(device, precision)
     if earlier and replace(earlier, sets={}, skipped={}) == result:
         result = replace(result, sets=earlier.sets)
     objective, model = evaluator(saved.config, saved.vocab), load_model(saved, device)

@@ -9,7 +9,7 @@ from adlm.models.checkpoint import Checkpoint
 from adlm.registry import lookup
 from adlm.results import read_json
 from adlm.train.log import read
-from adlm.viz.page import Section, to_markdown
+from adlm.viz.page import Section, markdown, to_markdown
 
 KINDS = {
     "ar": "an autoregressive language model",
@@ -32,16 +32,16 @@ print(tokens.decode(model.generate(given.input_ids, max_new_tokens=20, do_sample
 
 def card(saved: Checkpoint, causal: bool) -> str:
     """README.md of an exported folder, from the checkpoint and its run's own results."""
-    sections = [about(saved), *results(saved), use(causal), limits(saved, causal)]
-    tags = ["adlm", saved.config.objective, *([] if causal else ["masked-diffusion"])]
+    tags = dict.fromkeys(["adlm", saved.config.objective, "masked-diffusion"][: 2 if causal else 3])
     head = ["---", "library_name: transformers", "tags:", *(f"- {tag}" for tag in tags)]
     head += [f"pipeline_tag: {'text-generation' if causal else 'fill-mask'}", "---", ""]
-    name = saved.run.resolve().name
-    return "\n".join(head) + to_markdown(sections, name)
+    found = to_markdown([about(saved), *results(saved)], saved.run.resolve().name)
+    last = f"## Limits\n\n{markdown(limits(saved, causal))}\n"
+    return "\n".join(head) + "\n".join([found, use(causal), last])
 
 
 def about(saved: Checkpoint) -> Section:
-    """What it is and was trained on."""
+    """Say what it is and was trained on."""
     config, data = saved.config, saved.config.data
     size = sum(t.numel() for t in saved.weights().values())
     if config.model.tied:  # the file has the matrix twice
@@ -59,7 +59,7 @@ def about(saved: Checkpoint) -> Section:
 
 
 def training(saved: Checkpoint) -> list[list[str]]:
-    """What it was trained on; of an imported one only where it came from is known."""
+    """Say what it was trained on; of an imported one only where it came from is known."""
     if found := origin(saved.path / "source.json"):
         return [["imported from", found]]
     config, records = saved.config, read(saved.run / "metrics.jsonl")
@@ -116,7 +116,7 @@ def measured(path: Path, checkpoint_hash: str) -> Section | None:
 
 
 def plain_name(data: str) -> str:
-    """The name of a data set without the folders of this machine.
+    """Return the name of a data set without the folders of this machine.
 
     Example:
         >>> plain_name("my/texts/a.txt"), plain_name("hf:org/set"), plain_name("sotu")
@@ -125,18 +125,32 @@ def plain_name(data: str) -> str:
     return data if data.startswith("hf:") else Path(data).name
 
 
-def use(causal: bool) -> Section:
-    """How it is loaded."""
+def use(causal: bool) -> str:
+    """Say how it is loaded, with code to copy."""
     kind = "AutoModelForCausalLM" if causal else "AutoModelForMaskedLM"
-    lines = [f"from transformers import {kind}, AutoTokenizer", "", 'name = "..."  # this folder']
-    code = "\n".join(["```python", *lines, CAUSAL if causal else MASKED, "```"])
-    own = "```python\nimport adlm\n\nprint(adlm.load(name).generate(n=2))\n```"
-    plain = "With plain transformers (`modeling_adlm.py` is the network written out):"
-    return Section("Use", notes=[plain, code, "With adlm, which samples, fills and scores:", own])
+    return f"""## Use
+
+With plain transformers (`modeling_adlm.py` is the network written out):
+
+```python
+from transformers import {kind}, AutoTokenizer
+
+name = "..."  # this folder
+{CAUSAL if causal else MASKED}
+```
+
+With adlm, which samples, fills and scores:
+
+```python
+import adlm
+
+print(adlm.load(name).generate(n=2))
+```
+"""
 
 
 def limits(saved: Checkpoint, causal: bool) -> Section:
-    """What it is not."""
+    """Say what it is not."""
     notes = [
         f"It was trained on rows of {saved.config.data.length:,} tokens and is not tuned to follow "
         "instructions. What it writes may be false or hurtful, as the text that it learned from."

@@ -13,7 +13,6 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from adlm import __version__, registry
 from adlm.config import Config, to_dict
@@ -47,63 +46,72 @@ def export(saved: Checkpoint, folder: Path) -> list[Path]:
             "generation_config.json": generation(saved.vocab),
             "tokenizer_config.json": tokenizer(saved.vocab, saved.config.data.length),
         }
-        for name, values in texts.items():
-            (work / name).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
-        (work / "README.md").write_text(card(saved, causal), encoding="utf-8")
+        for name, text in {**texts, "README.md": card(saved, causal)}.items():
+            (work / name).write_text(text, encoding="utf-8")
     return sorted(folder.iterdir())
 
 
-def config(saved: Checkpoint, causal: bool, in_blocks: bool) -> dict[str, Any]:
+def config(saved: Checkpoint, causal: bool, in_blocks: bool) -> str:
     """config.json: transformers' fields, and ours under `adlm`."""
     kind, vocab = "ForCausalLM" if causal else "ForMaskedLM", saved.vocab
-    return {
-        "model_type": "adlm",
-        "architectures": [f"Adlm{kind}"],
-        "auto_map": {
-            "AutoConfig": "configuration_adlm.AdlmConfig",
-            f"AutoModel{kind}": f"modeling_adlm.Adlm{kind}",
-        },
-        "dtype": "float32",
-        "vocab_size": vocab.size,
-        "causal": causal,
-        "block": saved.config.process.block if in_blocks else 0,
-        "mask_token_id": vocab.mask,
-        "bos_token_id": vocab.bos,
-        "eos_token_id": vocab.eos,
-        "pad_token_id": vocab.pad,
-        "tie_word_embeddings": saved.config.model.tied or saved.config.model.shared,
-        "adlm_version": __version__,
-        "adlm": to_dict(public(saved.config)),
-    }
-
-
-def public(config: Config) -> Config:
-    """The configuration without the folders of this machine."""
-    data = config.data
-    tokenizer = data.tokenizer if Path(data.tokenizer).suffix == "" else "tokenizer.json"
-    return replace(
-        config, data=replace(data, name=plain_name(data.name), tokenizer=tokenizer, dir=None)
+    return as_json(
+        {
+            "model_type": "adlm",
+            "architectures": [f"Adlm{kind}"],
+            "auto_map": {
+                "AutoConfig": "configuration_adlm.AdlmConfig",
+                f"AutoModel{kind}": f"modeling_adlm.Adlm{kind}",
+            },
+            "dtype": "float32",
+            "vocab_size": vocab.size,
+            "causal": causal,
+            "block": saved.config.process.block if in_blocks else 0,
+            "mask_token_id": vocab.mask,
+            "bos_token_id": vocab.bos,
+            "eos_token_id": vocab.eos,
+            "pad_token_id": vocab.pad,
+            "tie_word_embeddings": saved.config.model.tied or saved.config.model.shared,
+            "adlm_version": __version__,
+            "adlm": to_dict(public(saved.config)),
+        }
     )
 
 
-def generation(vocab: Vocab) -> dict[str, Any]:
+def public(config: Config) -> Config:
+    """Return the configuration without the folders of this machine."""
+    data = config.data
+    tokenizer = data.tokenizer if Path(data.tokenizer).suffix == "" else "tokenizer.json"
+    data = replace(data, name=plain_name(data.name), tokenizer=tokenizer, dir=None)
+    base = replace(config.base, name=config.base.name and plain_name(config.base.name))
+    return replace(config, data=data, base=base)
+
+
+def generation(vocab: Vocab) -> str:
     """generation_config.json: the mask is never written."""
-    return {
-        "bos_token_id": vocab.bos,
-        "eos_token_id": vocab.eos,
-        "pad_token_id": vocab.pad,
-        "suppress_tokens": [vocab.mask],
-        "use_cache": False,
-    }
+    return as_json(
+        {
+            "bos_token_id": vocab.bos,
+            "eos_token_id": vocab.eos,
+            "pad_token_id": vocab.pad,
+            "suppress_tokens": [vocab.mask],
+            "use_cache": False,
+        }
+    )
 
 
-def tokenizer(vocab: Vocab, length: int) -> dict[str, Any]:
+def tokenizer(vocab: Vocab, length: int) -> str:
     """tokenizer_config.json: which tokens are special."""
     ids = {"mask": vocab.mask, "bos": vocab.bos, "eos": vocab.eos, "pad": vocab.pad}
     named = {f"{role}_token": vocab.tokenizer.id_to_token(token) for role, token in ids.items()}
-    return {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": length,
-        "clean_up_tokenization_spaces": False,
-        **named,
-    }
+    return as_json(
+        {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_max_length": length,
+            "clean_up_tokenization_spaces": False,
+            **named,
+        }
+    )
+
+
+def as_json(values: object) -> str:
+    return json.dumps(values, indent=2) + "\n"

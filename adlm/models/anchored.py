@@ -15,6 +15,8 @@ same written out, for the tests.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -123,6 +125,23 @@ BRIDGES: dict[str, type[nn.Module]] = {
 }
 
 
+class Update(nn.Module):
+    """h + g * silu(W [h ; e(z)]): tells the denoiser what was written since the anchors were seen.
+
+    g starts at zero, so that a fresh model passes the anchor network's word on as it is.
+    """
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.inner = nn.Linear(2 * width, width)
+        self.gate = nn.Parameter(torch.zeros(width))
+
+    def forward(self, h: Tensor, embedded: Tensor) -> Tensor:
+        """h, embedded: (B, L, D) -> (B, L, D)."""
+        both = torch.cat((h, embedded.to(h.dtype)), dim=-1)
+        return h + self.gate * F.silu(self.inner(both))
+
+
 class Anchored(Denoiser):
     """A denoiser that sees the sequence only through an anchor network's prediction.
 
@@ -144,7 +163,7 @@ class Anchored(Denoiser):
         max_length: int = 1024,
         block: int = 0,
     ):
-        super().__init__(vocab_size, config, causal, max_length, config.tied, block)
+        super().__init__(vocab_size, config, causal, max_length, config.tied, block, config.shift)
         self.anchor_trunk = Trunk(config, causal, max_length, config.anchor_blocks)
         self.anchor_head = nn.Linear(config.width, vocab_size)
         nn.init.normal_(self.anchor_head.weight, std=config.width**-0.5)
@@ -161,21 +180,28 @@ class Anchored(Denoiser):
 
         With `earlier`, the anchor network's word of an earlier pass, only the denoiser runs.
         """
-        layout, sigma, cache = self.layout(context), context.sigma, context.cache
+        h, context = self.entered(z, context)
         anchor, bridged = None, context.earlier
         if bridged is None:
-            anchor, bridged = self.anchored(z, context)
+            anchor, bridged = self.foresee(h, context)
+        cache = context.cache
         second = cache.split(self.anchor_trunk.depth)[1] if cache else None
-        denoised = self.trunk(bridged, layout, sigma, second, at=flat(context.wanted))
+        told = bridged if self.update is None else self.update(bridged, h)
+        layout, at = self.layout(context), flat(context.wanted)
+        denoised = self.trunk(told, layout, context.sigma, second, at=at)
         if cache is not None and second is not None:
             cache.length = second.length
-        return States(denoised, anchor, bridged)
+        return replace(self.left(States(denoised, anchor), context), bridged=bridged)
 
     def anchored(self, z: Tensor, context: Context = Context()) -> tuple[Tensor, Tensor]:
-        """The input of the anchor head, and what goes on to the denoiser: (B, L, D) each."""
+        """Run the anchor network alone: its head's input, and `earlier` of a later pass."""
+        return self.foresee(*self.entered(z, context))
+
+    def foresee(self, h: Tensor, context: Context) -> tuple[Tensor, Tensor]:
+        """The anchor head's input, and what goes on to the denoiser: (B, L, D) each."""
         layout, sigma, cache = self.layout(context), context.sigma, context.cache
         first = cache.split(self.anchor_trunk.depth)[0] if cache else None
-        stream = self.anchor_trunk(self.embedded(z), layout, sigma, first, finish=False)
+        stream = self.anchor_trunk(h, layout, sigma, first, finish=False)
         anchor = self.anchor_trunk.finish(stream, self.anchor_trunk.condition(stream, sigma))
         bridged = self.bridge(anchor, self.anchor_head, self.embed)  # (B, L, D)
         return anchor, bridged + stream if self.residual else bridged.to(stream.dtype)

@@ -11,7 +11,6 @@ all. Reading checks the manifest, so a damaged or foreign file is found before i
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import uuid
@@ -19,7 +18,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -31,11 +30,11 @@ from adlm.data.counts import CorpusCounts
 from adlm.data.lengths import Lengths
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
+from adlm.models.manifest import MANIFEST, Manifest
 from adlm.system import sync
-from adlm.values import read_plain
+from adlm.values import read_object, read_plain
 
-MANIFEST = "manifest.json"
-FORMAT = 1
+State = TypeVar("State")
 NEEDED = ("config.json", "tokenizer.json", "vocab.json", "model.safetensors")
 FILES = (*NEEDED, "lengths.json", "source.json", MANIFEST)  # what use needs, without training's
 COUNTS = "table_"  # how the names of the corpus's counts begin, beside the weights
@@ -62,11 +61,11 @@ class Checkpoint:
         return int(number) if self.run != self.path and number.isdigit() else None
 
     def weights(self) -> dict[str, Tensor]:
-        """The (averaged) weights of the network."""
+        """Return the (averaged) weights of the network."""
         return _without_counts(_tensors(self.path / "model.safetensors"))
 
     def counts(self) -> CorpusCounts | None:
-        """How often tokens occur in the training corpus, where the anchor rule reads it."""
+        """Return how often tokens occur in the training corpus, where the anchor rule reads it."""
         tensors = _tensors(self.path / "model.safetensors", COUNTS)
         names = [COUNTS + name for name in ("tokens", "rows", "total")]
         if not tensors:
@@ -78,25 +77,31 @@ class Checkpoint:
         return CorpusCounts(*(tensors[name].double() for name in names))
 
     def lengths(self) -> Lengths:
-        """How long the training's rows are; older checkpoints do not say it."""
+        """Return how long the training's rows are; older checkpoints do not say it."""
         path, most = self.path / "lengths.json", self.config.data.length
         if not path.is_file():
             return Lengths.unknown(most)
         try:
-            counts = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError:
+            counts = read_plain(path)
+        except UserError:
             counts = None
         good = isinstance(counts, list) and len(counts) == most
         if not (good and all(type(c) is int and 0 <= c < 2**53 for c in counts)):
             raise UserError(f"{path} must be a list of {most} counts, one for each length of a row")
         return Lengths(np.array(counts, dtype=np.int64))
 
-    def training(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Tensors and numbers that resuming needs."""
-        if not (self.path / "train.safetensors").is_file():
+    def training(self) -> dict[str, Tensor]:
+        """Return the tensors that resuming needs."""
+        return _without_counts(_tensors(self._kept("train.safetensors")))
+
+    def state(self, kind: type[State]) -> State:
+        """Return how far the training was: an object of the dataclass that was saved."""
+        return read_object(self._kept("state.json"), kind)
+
+    def _kept(self, name: str) -> Path:
+        if not (self.path / name).is_file():
             raise UserError(f"{self.path} was exported for use only: it cannot be resumed")
-        state = json.loads((self.path / "state.json").read_text(encoding="utf-8"))
-        return _without_counts(_tensors(self.path / "train.safetensors")), state
+        return self.path / name
 
 
 def save(
@@ -106,12 +111,15 @@ def save(
     vocab: Vocab,
     weights: dict[str, Tensor],
     training: dict[str, Tensor],
-    state: dict[str, Any],
+    state: object,
     keep: int,
     lengths: Lengths | None = None,
     counts: CorpusCounts | None = None,
 ) -> Path:
-    """Write checkpoints/step-N of a run and drop all but the `keep` newest."""
+    """Write checkpoints/step-N of a run and drop all but the `keep` newest.
+
+    `state` is a dataclass object that says how far the training is.
+    """
     home = run / "checkpoints"
     final = home / f"step-{step:08d}"
     if (final / MANIFEST).is_file():
@@ -119,7 +127,7 @@ def save(
     with whole(final) as work:
         write(work, config, vocab, weights, lengths, counts)
         save_file(_plain(training), work / "train.safetensors")
-        (work / "state.json").write_text(json.dumps(state), encoding="utf-8")
+        (work / "state.json").write_text(json.dumps(to_dict(state)), encoding="utf-8")
     for old in steps(run)[:-keep]:
         shutil.rmtree(old, ignore_errors=True)
     return final
@@ -163,9 +171,7 @@ def whole(final: Path, unlisted: Collection[str] = ()) -> Iterator[Path]:
     try:
         work.mkdir(parents=True)
         yield work
-        listed = [p for p in sorted(work.iterdir()) if p.name not in unlisted]
-        manifest = {"format": FORMAT, "files": {p.name: _describe(p) for p in listed}}
-        (work / MANIFEST).write_text(json.dumps(manifest, indent=2), encoding="utf-8")
+        Manifest.of(work, unlisted).write(work)
         for path in work.iterdir():
             sync(path)
         if final.exists():  # an incomplete folder of that name from elsewhere
@@ -181,7 +187,7 @@ def whole(final: Path, unlisted: Collection[str] = ()) -> Iterator[Path]:
 
 
 def steps(run: Path) -> list[Path]:
-    """The whole checkpoints of a run, oldest first."""
+    """Return the whole checkpoints of a run, oldest first."""
     found = (run / "checkpoints").glob("step-*")
     return sorted(p for p in found if (p / MANIFEST).is_file())
 
@@ -193,7 +199,7 @@ def sweep(run: Path) -> None:
 
 
 def find(path: str | Path) -> Path:
-    """The checkpoint folder that a path means: itself, or the newest of a run."""
+    """Return the checkpoint folder that a path means: itself, or the newest of a run."""
     path = Path(path).expanduser()
     if (path / MANIFEST).is_file():
         return path
@@ -208,46 +214,20 @@ def find(path: str | Path) -> Path:
 def load(path: str | Path) -> Checkpoint:
     """Find and check a checkpoint."""
     folder = find(path)
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        files: dict[str, dict[str, Any]] = manifest["files"]
-        known = manifest["format"]
-        described = all({"bytes", "sha256"} <= set(f) for f in files.values())
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{folder / MANIFEST} is damaged ({error!r})") from None
-    if not described:
-        raise UserError(f"{folder / MANIFEST} is damaged: a file's size or sha256 is missing")
-    if known != FORMAT:
-        raise UserError(f"{folder} has checkpoint format {known}; this version reads {FORMAT}")
+    files = Manifest.read(folder).files
     for name in NEEDED:
         if name not in files:
             raise UserError(f"{folder} is not a checkpoint of adlm: its manifest lacks {name}")
-    for name, expected in files.items():
-        _verify(folder / name, expected)
+    for name, record in files.items():
+        record.verify(folder / name)
     values = read_plain(folder / "config.json")
     exported = isinstance(values, dict) and "adlm" in values  # transformers' fields around it
     config = from_dict(values["adlm"] if exported else values, where=folder / "config.json")
-    return Checkpoint(folder, config, Vocab.load(folder), files["model.safetensors"]["sha256"])
-
-
-def _verify(path: Path, expected: dict[str, Any]) -> None:
-    if not path.is_file():
-        raise UserError(f"the checkpoint is incomplete: {path} is missing")
-    size = path.stat().st_size
-    if size != expected["bytes"]:
-        raise UserError(f"{path} is truncated: it has {size} bytes instead of {expected['bytes']}")
-    if _describe(path)["sha256"] != expected["sha256"]:
-        raise UserError(f"{path} is not the file that was saved: its sha256 differs")
-
-
-def _describe(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return {"bytes": path.stat().st_size, "sha256": digest}
+    return Checkpoint(folder, config, Vocab.load(folder), files["model.safetensors"].sha256)
 
 
 def _tensors(path: Path, begin: str = "") -> dict[str, Tensor]:
-    """The tensors of a file whose names begin so."""
+    """Return the tensors of a file whose names begin so."""
     try:
         with safe_open(path, "pt") as file:
             return {n: file.get_tensor(n) for n in file.keys() if n.startswith(begin)}  # noqa: SIM118

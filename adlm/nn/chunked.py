@@ -39,10 +39,10 @@ def chunked(
         (torch.Size([3]), True)
     """
     train = torch.is_grad_enabled()
-    return _Chunked.apply(f, h, head.weight, head.bias, scale, train, *given)
+    return _ChunkedSum.apply(f, h, head.weight, head.bias, scale, train, *given)
 
 
-class _Chunked(torch.autograd.Function):
+class _ChunkedSum(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,

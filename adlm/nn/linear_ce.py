@@ -45,7 +45,7 @@ def linear_cross_entropy(
         True
     """
     dtype, train = product_dtype(h, weight), torch.is_grad_enabled()
-    return _Chunked.apply(h, weight, bias, target, scale, forbid, dtype, train)
+    return _ChunkedCrossEntropy.apply(h, weight, bias, target, scale, forbid, dtype, train)
 
 
 def product_dtype(x: Tensor, weight: Tensor) -> torch.dtype:
@@ -55,7 +55,7 @@ def product_dtype(x: Tensor, weight: Tensor) -> torch.dtype:
     return torch.promote_types(x.dtype, weight.dtype)
 
 
-class _Chunked(torch.autograd.Function):
+class _ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -133,5 +133,5 @@ def _add(total: Tensor, part: Tensor) -> None:
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
-    """Where sums over the vocabulary are taken: fp32, or fp64 for fp64."""
+    """Return where sums over the vocabulary are taken: fp32, or fp64 for fp64."""
     return torch.promote_types(dtype, torch.float32)

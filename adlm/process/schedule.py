@@ -24,7 +24,6 @@ class Schedule(Protocol):
     def dalpha(self, t: Tensor) -> Tensor: ...
     def weight(self, t: Tensor) -> Tensor: ...
     def t_of_alpha(self, alpha: Tensor) -> Tensor: ...
-    def t_of_weight(self, weight: Tensor) -> Tensor: ...
 
 
 @register("schedule", "log-linear")
@@ -48,9 +47,6 @@ class LogLinear:
     def t_of_alpha(self, alpha: Tensor) -> Tensor:
         return 1 - alpha
 
-    def t_of_weight(self, weight: Tensor) -> Tensor:
-        return 1 / weight
-
 
 @register("schedule", "cosine")
 class Cosine:
@@ -72,9 +68,6 @@ class Cosine:
 
     def t_of_alpha(self, alpha: Tensor) -> Tensor:
         return 1 - torch.acos(1 - alpha) * (2 / math.pi)
-
-    def t_of_weight(self, weight: Tensor) -> Tensor:
-        return 1 - torch.atan(weight * (2 / math.pi)) * (2 / math.pi)
 
 
 @register("schedule", "polynomial")
@@ -102,9 +95,6 @@ class Polynomial:
 
     def t_of_alpha(self, alpha: Tensor) -> Tensor:
         return (1 - alpha) ** (1 / self.power)
-
-    def t_of_weight(self, weight: Tensor) -> Tensor:
-        return self.power / weight
 
 
 @register("schedule", "geometric")
@@ -148,17 +138,9 @@ class Geometric:
     def t_of_alpha(self, alpha: Tensor) -> Tensor:
         return torch.log1p(-torch.log(alpha) / self.least) / self.rate
 
-    def t_of_weight(self, weight: Tensor) -> Tensor:
-        low, high = torch.zeros_like(weight), torch.ones_like(weight)
-        for _ in range(60):  # the weight falls: halve the interval until it is a number
-            middle = (low + high) / 2
-            above = self.weight(middle) > weight
-            low, high = torch.where(above, middle, low), torch.where(above, high, middle)
-        return (low + high) / 2
-
 
 def make_schedule(spec: str) -> Schedule:
-    """The schedule that 'name' or 'name:parameter' names.
+    """Return the schedule that 'name' or 'name:parameter' names.
 
     Example:
         >>> make_schedule("polynomial:3").power
@@ -171,7 +153,7 @@ def make_schedule(spec: str) -> Schedule:
 
 
 def own_schedule(name: str) -> Schedule:
-    """A user's schedule, module:Class, where that is allowed."""
+    """Return a user's schedule, module:Class, where that is allowed."""
     kind = lookup("schedule", name)
     needed = [m for m in vars(Schedule) if not m.startswith("_")]
     missing = [m for m in needed if not callable(getattr(kind, m, None))]

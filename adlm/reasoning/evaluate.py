@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from adlm.progress import Bar
 from adlm.reasoning.data import Items
@@ -20,27 +20,33 @@ from adlm.viz.page import Section
 
 @dataclass(frozen=True)
 class Problems:
-    """Which items a model is given to solve: by default such as it was trained on."""
+    """Which items a model is given to solve: by default such as it was trained on.
 
-    task: str
-    split: str
-    data: str | None = None  # generated, files or a folder; None = as in training
+    Attributes:
+        split: Part of the data.
+        data: generated, files, or a folder; as in training by default.
+        data_dir: Folder of the public files; the variable ADLM_DATA by default.
+    """
+
+    split: Literal["train", "valid", "test"] = "test"
+    data: str | None = None
     data_dir: str | None = None
-    skip_bad: bool = False
-    limit: int = 0  # 0 = all of a file's, or 500 generated ones
 
-    def read(self, plan: Plan) -> tuple[Task, Items]:
-        """The task and its items; the knobs are those of the training where the task is its own."""
+    def read(self, name: str, plan: Plan, limit: int, skip_bad: bool = False) -> tuple[Task, Items]:
+        """Return a task and its items; its knobs are the training's where it was trained on.
+
+        `limit` 0 takes all items of a file, or 500 generated ones.
+        """
         s = plan.settings
         given = replace(
             s,
             data=self.data or s.data,
             data_dir=self.data_dir or s.data_dir,
-            skip_bad=self.skip_bad or s.skip_bad,
-            knobs=s.knobs if self.task == plan.task else {},
+            skip_bad=skip_bad or s.skip_bad,
+            knobs=s.knobs if name == plan.task else {},
         )
-        task = replace(plan, task=self.task, settings=given).make_task()
-        count = self.limit or (500 if given.data == "generated" else 0)
+        task = replace(plan, task=name, settings=given).make_task()
+        count = limit or (500 if given.data == "generated" else 0)
         return task, load(task, given, self.split, count)
 
 
@@ -63,7 +69,7 @@ class ReasoningResult(Tally, Result):
     checkpoint_hash: str
 
     def text(self) -> str:
-        """The figures in two lines."""
+        """Return the figures in two lines."""
         low, high = self.interval
         text = (
             f"{self.method} on {self.task}, {self.split}: {self.accuracy:.1%} "
@@ -99,15 +105,17 @@ class ReasoningResult(Tally, Result):
         return Section(title, ["", ""], rows, notes)
 
 
-def evaluate(trained: Trained, problems: Problems, batch: int) -> ReasoningResult:
-    """Solve the problems, `batch` at once, and count."""
-    task, found = problems.read(trained.plan)
+def evaluate(
+    trained: Trained, name: str, problems: Problems, limit: int, batch: int, skip_bad: bool
+) -> ReasoningResult:
+    """Solve a task's problems, `batch` at once, and count."""
+    task, found = problems.read(name, trained.plan, limit, skip_bad)
     solver = replace(trained.solver, task=task)
     with Bar("solving", len(found.items), "items") as bar:
         attempts = solver.solve(found.items, batch, bar.update)
     result = ReasoningResult(
         **asdict(tally(attempts)),
-        task=problems.task,
+        task=name,
         method=trained.plan.method,
         split=problems.split,
         source=found.source,

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import asdict, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from adlm.config import to_dict
 from adlm.reasoning.plan import Plan
-from adlm.reasoning.score import tally
+from adlm.reasoning.score import Tally, tally
 from adlm.reasoning.train import load_trained, train
 from adlm.reasoning.vocab import pieces
 from adlm.results import write_json
+
+
+@dataclass(frozen=True)
+class ReasoningRun(Tally):
+    """What is kept of one run."""
+
+    seconds: float  # of training
+    training_tokens: int
+    data_hash: str  # of the test items
+    source: str
+    plan: Plan
+    tests: int
 
 
 def measure(plan: Plan, folder: Path, tests: int) -> int:
@@ -31,15 +43,15 @@ def measure(plan: Plan, folder: Path, tests: int) -> int:
         for stage in plan.stages()
         for p in made
     )
-    result = {
-        **asdict(found),
-        "seconds": trained.seconds,
-        "training_tokens": tokens,
-        "data_hash": items.hash,
-        "source": items.source,
-        "plan": to_dict(plan),
-        "tests": tests,
-    }
-    write_json(folder / "result.json", result)
+    result = ReasoningRun(
+        **vars(found),
+        seconds=trained.seconds,
+        training_tokens=tokens,
+        data_hash=items.hash,
+        source=items.source,
+        plan=plan,
+        tests=tests,
+    )
+    write_json(folder / "result.json", to_dict(result))
     shutil.rmtree(folder / "checkpoints")  # the figures stay
     return 0

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from adlm.data.vocab import Vocab
 from adlm.reasoning.vocab import Pieces
 
 IGNORE = -100
@@ -58,12 +57,12 @@ class Row:
         return len(self.labels) - self.labels.count(IGNORE)
 
     def unlabelled(self) -> Row:
-        """The same without a loss."""
+        """Return the same without a loss."""
         return replace(self, labels=[IGNORE] * len(self))
 
 
 def make_row(item: Pieces, slots: Slots, removed: int) -> Row:
-    """The row of an item with its first `removed` steps gone."""
+    """Return the row of an item with its first `removed` steps gone."""
     target = [t for step in item.steps[removed:] for t in step] + item.answer
     ids = item.question + slots.ids + target
     labels = [IGNORE] * len(item.question) + slots.labels + target
@@ -112,13 +111,3 @@ def collate(batch: list[Row], pad: int) -> ReasoningRows:
         segment[row, span] = 0
     shifted = segment if any(shifts) else None
     return ReasoningRows(ids, labels, shifted, range(first, first + count))
-
-
-def readable(row: Row, vocab: Vocab) -> str:
-    """One line a position: token, label, and whether the input is a thought."""
-    lines = []
-    for token, label, thought in zip(row.ids, row.labels, row.thoughts, strict=True):
-        said = "-" if label == IGNORE else vocab.tokenizer.id_to_token(label)
-        mark = " (hidden state)" if thought else ""
-        lines.append(f"{vocab.tokenizer.id_to_token(token)} -> {said}{mark}")
-    return "\n".join(lines)

@@ -8,13 +8,12 @@ from functools import partial
 from pathlib import Path
 
 from adlm import device as devices
-from adlm.config import from_dict
 from adlm.errors import UserError
 from adlm.models import checkpoint, hub
 from adlm.models.checkpoint import Checkpoint
-from adlm.reasoning.plan import Plan, ReasoningSettings
+from adlm.reasoning.plan import Plan
 from adlm.reasoning.score import Solver
-from adlm.reasoning.workload import Reasoning
+from adlm.reasoning.workload import Reasoning, ReasoningState
 from adlm.train.distributed import World
 from adlm.train.engine import Engine
 from adlm.train.run import launch
@@ -28,7 +27,7 @@ def train(plan: Plan, out: Path, resume: bool = False) -> int:
 
 
 def step_seconds(plan: Plan) -> float:
-    """How long a step of the plan's last stage takes, from two real ones."""
+    """Return how long a step of the plan's last stage takes, from two real ones."""
     workload = Reasoning(plan, devices.pick(plan.settings.device))
     engine = Engine(workload, Path("unused"), World())
 
@@ -58,12 +57,12 @@ class Trained:
 def load_trained(path: str, device: str = "auto") -> Trained:
     """Load a run of `adlm reason train`, or a checkpoint of one."""
     saved = checkpoint.load(path)
-    _, state = saved.training()
-    if "plan" not in state:
-        raise UserError(f"{path} was not trained by `adlm reason train`")
-    values = state["plan"]
-    plan = Plan(values["task"], values["method"], from_dict(values["settings"], ReasoningSettings))
-    at = max(0, state["stage"] - (state["within"] == 0))  # of the last step
+    try:
+        state = saved.state(ReasoningState)
+    except UserError as error:
+        raise UserError(f"{path} was not trained by `adlm reason train` ({error})") from None
+    plan = state.plan
+    at = max(0, state.stage - (state.within == 0))  # of the last step
     picked = devices.pick(device)
     solver = Solver(
         hub.load_model(saved, picked),
@@ -72,7 +71,7 @@ def load_trained(path: str, device: str = "auto") -> Trained:
         plan.make_method(),
         plan.stages()[at],
         saved.config.data.length,
-        state["limit"],
+        state.limit,
         picked,
     )
-    return Trained(solver, plan, saved, state["step"], state["seconds"], state["data"])
+    return Trained(solver, plan, saved, state.step, state.seconds, state.data)

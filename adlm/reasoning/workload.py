@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
-from adlm.config import to_dict
 from adlm.data.counts import CorpusCounts
 from adlm.data.loader import share
 from adlm.errors import UserError
@@ -35,18 +33,31 @@ from adlm.reasoning.score import Solver, tally
 from adlm.reasoning.sequence import ReasoningRows, Row, collate
 from adlm.reasoning.vocab import items_vocab, pieces
 from adlm.train.distributed import World
+from adlm.train.log import Metrics
 from adlm.train.workload import (
     Cadence,
     Loss,
     Moment,
     Phase,
     Portion,
+    RunState,
     StepStats,
     Workload,
 )
 
 BUCKET = 16  # batches whose rows are sorted by length together
 SLACK = 16  # tokens that a trace may be longer than the longest one seen
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReasoningState(RunState):
+    """The same of a run that learns to reason, and what solving needs of it."""
+
+    stage: int
+    within: int  # steps of the stage that are done
+    source: str  # of the training items
+    limit: int  # tokens that a trace may have
+    plan: Plan
 
 
 class Reasoning(Workload):
@@ -83,7 +94,7 @@ class Reasoning(Workload):
         self.batches = lru_cache(maxsize=1)(self._batches)
 
     def _rows(self, at: int) -> list[Row]:
-        """All items as they are in a stage."""
+        """Return all items as they are in a stage."""
         return [self.method.row(p, self.stages[at], self.vocab) for p in self.pieces]
 
     def _batches(self, at: int, epoch: int) -> list[list[int]]:
@@ -94,7 +105,7 @@ class Reasoning(Workload):
         return hash((self.plan.settings.seed, step)) % 2**31 + 2**31 * rank
 
     def portion(self, step: int, world: World) -> Portion:
-        """This process's rows; where a short batch leaves none, one row without a label."""
+        """Return this process's rows; where a short batch leaves none, one row without a label."""
         at, within = self.place(step)
         epoch, place = divmod(within, self.epoch_steps)
         batch = [self.rows(at)[i] for i in self.batches(at, epoch)[place]]
@@ -110,10 +121,10 @@ class Reasoning(Workload):
         return Loss(bound, extra, bound.detach(), extra.detach())
 
     def stage(self, step: int) -> int:
-        """The stage of the last of so many steps."""
+        """Return the stage of the last of so many steps."""
         return self.place(step - 1)[0]
 
-    def validate(self, now: Moment) -> dict[str, Any]:
+    def validate(self, now: Moment) -> Metrics:
         """Solve valid items."""
         at = self.stage(now.step)
         found = tally(self.solver(at).solve(self.valid.items))
@@ -133,12 +144,12 @@ class Reasoning(Workload):
             self.device,
         )
 
-    def record(self, steps: Sequence[StepStats], now: Moment) -> dict[str, Any]:
-        """Nats a label, the mean over the steps; the anchor loss where there is one."""
+    def record(self, steps: Sequence[StepStats], now: Moment) -> Metrics:
+        """Return nats a label, the mean over the steps; the anchor loss where there is one."""
         loss = sum(s.nats / s.tokens for s in steps) / len(steps)
         at = self.stage(now.step)
         self.said = f" stage {at}"
-        found = {"step": now.step, "stage": at, "loss": loss}
+        found: dict[str, float] = {"step": now.step, "stage": at, "loss": loss}
         if any(s.anchor for s in steps):
             found["anchor_loss"] = sum(s.anchor / s.tokens for s in steps) / len(steps)
         return found
@@ -146,17 +157,24 @@ class Reasoning(Workload):
     def broken(self, step: int, run: Path, world: World) -> str:
         return f"the loss is not finite at step {step}: try a lower --lr"
 
-    def state(self, step: int) -> dict[str, Any]:
-        at, within = self.place(step)
-        items = {"data": self.items.hash, "source": self.items.source}
-        plan = {"limit": self.limit, "plan": to_dict(self.plan)}
-        return {"stage": at, "within": within, **items, **plan}
+    def state(self, now: RunState) -> ReasoningState:
+        at, within = self.place(now.step)
+        return ReasoningState(
+            **vars(replace(now, data=self.items.hash)),
+            stage=at,
+            within=within,
+            source=self.items.source,
+            limit=self.limit,
+            plan=self.plan,
+        )
 
-    def check(self, saved: Checkpoint, state: dict[str, Any]) -> None:
-        if saved.vocab.hash != self.vocab.hash or state["data"] != self.items.hash:
+    def check(self, saved: Checkpoint) -> RunState:
+        state = saved.state(ReasoningState)
+        if saved.vocab.hash != self.vocab.hash or state.data != self.items.hash:
             raise UserError(
                 f"the training items are not those of {saved.path}: they have changed since"
             )
+        return state
 
     def beginning(self, step: int, precision: str, world: World) -> str:
         return describe(self.plan, self.items, self.vocab)
@@ -166,7 +184,7 @@ class Reasoning(Workload):
 
 
 def counted(rows: list[list[int]], vocab_size: int) -> CorpusCounts:
-    """How often tokens occur in rows of tokens."""
+    """Return how often tokens occur in rows of tokens."""
     every = [t for row in rows for t in row], [t for row in rows for t in set(row)]
     tokens, having = (torch.from_numpy(np.bincount(e, minlength=vocab_size)) for e in every)
     total = torch.tensor(len(rows), dtype=torch.float64)
@@ -174,7 +192,7 @@ def counted(rows: list[list[int]], vocab_size: int) -> CorpusCounts:
 
 
 def order(lengths: list[int], batch: int, seed: tuple[int, int, int]) -> list[list[int]]:
-    """The batches of an epoch: random, but of rows of about the same length."""
+    """Return the batches of an epoch: random, but of rows of about the same length."""
     random = np.random.default_rng(seed)
     shuffled = random.permutation(len(lengths)).tolist()
     made = []

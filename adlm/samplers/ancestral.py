@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from adlm.registry import register
-from adlm.samplers.base import Canvas, Policy
+from adlm.samplers.base import Policy
+from adlm.samplers.canvas import Canvas
 
 
 @register("sampler", "ancestral")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from adlm.registry import register
-from adlm.samplers.base import Canvas
+from adlm.samplers.canvas import Canvas
 from adlm.samplers.confidence import Confidence, sureness, surest
 
 

@@ -1,10 +1,10 @@
-"""Policy and loop. A policy decides which positions of a canvas change in a step."""
+"""The one loop. A policy decides which positions of the canvas change from one time to the next."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from adlm.errors import UserError
 from adlm.process.reverse import Transition
 from adlm.process.schedule import Schedule
 from adlm.samplers.canvas import Canvas
+from adlm.values import Options
 
 Watch = Callable[[int, Canvas], None]  # told the number of each step when it is done, 0 before all
 
@@ -35,7 +36,7 @@ class Policy:
         return anchors and kind.parameterization in cls.parameterizations
 
     def times(self, canvas: Canvas, steps: int) -> Iterator[tuple[float, float]]:
-        """The (t, s) of each step."""
+        """Yield the (t, s) of each step."""
         return clock(steps)
 
     def step(self, canvas: Canvas, t: float, s: float) -> None:
@@ -48,7 +49,7 @@ class Policy:
         return alpha_t, 1.0 if s == 0 else alpha_s
 
     def transition(self, t: float, s: float) -> Transition:
-        """The reverse step from t to s."""
+        """Return the reverse step from t to s."""
         return Transition.of(*self.alphas(t, s))
 
     def visible(self, canvas: Canvas, t: float, s: float) -> Tensor:
@@ -57,15 +58,15 @@ class Policy:
 
 
 def find_policy(name: str) -> type[Policy]:
-    """A registered policy, or a user's, module:Class, where that is allowed."""
+    """Return a registered policy, or a user's, module:Class, where that is allowed."""
     kind = registry.lookup("sampler", name)
     if not (isinstance(kind, type) and issubclass(kind, Policy) and is_dataclass(kind)):
         raise UserError(f"the sampler '{name}' must be a dataclass that is a Policy, found {kind}")
     return kind
 
 
-def make_policy(name: str, schedule: Schedule, options: dict[str, Any] | None = None) -> Policy:
-    """The named policy with its options; an option that it does not have is one sentence."""
+def make_policy(name: str, schedule: Schedule, options: Options | None = None) -> Policy:
+    """Make the named policy, or raise UserError on an option that it does not have."""
     kind = find_policy(name)
     known = {f.name: f.default for f in fields(kind) if f.name != "schedule"}
     for key, value in (options or {}).items():

@@ -21,7 +21,8 @@ from adlm import device as devices
 from adlm.models.denoiser import States
 from adlm.nn.cache import Cache
 from adlm.nn.context import Context
-from adlm.samplers.base import Canvas, Policy
+from adlm.samplers.base import Policy
+from adlm.samplers.canvas import Canvas
 
 
 @dataclass

@@ -15,7 +15,8 @@ from adlm import registry
 from adlm.config import Config, check
 from adlm.errors import UserError
 from adlm.registry import register
-from adlm.samplers.base import Canvas, Policy, make_policy
+from adlm.samplers.base import Policy, make_policy
+from adlm.samplers.canvas import Canvas
 
 
 @dataclass(frozen=True)

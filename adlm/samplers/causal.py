@@ -6,7 +6,8 @@ import torch
 
 from adlm import device as devices
 from adlm.nn.context import Context
-from adlm.samplers.base import Canvas, Watch
+from adlm.samplers.base import Watch
+from adlm.samplers.canvas import Canvas
 
 
 def run_causal(

@@ -15,7 +15,8 @@ from torch import Tensor
 from adlm.config import check
 from adlm.objectives.subs import zero_masking
 from adlm.registry import register
-from adlm.samplers.base import Canvas, Policy
+from adlm.samplers.base import Policy
+from adlm.samplers.canvas import Canvas
 
 MEASURES = ("probability", "margin", "entropy")
 
@@ -49,7 +50,7 @@ class Confidence(Policy):
         canvas.place(chosen, *canvas.spread(waiting, tokens, probability))
 
     def judged(self, canvas: Canvas, logits: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """A token, its probability and how sure it is: (N,) each, from (N, V) logits."""
+        """Return a token, its probability and how sure it is: (N,) each, from (N, V) logits."""
         token, probability = canvas.draw(logits, u, canvas.mask)
         likely = self.by == "probability"
         return token, probability, probability if likely else sureness(logits, canvas.mask, self.by)

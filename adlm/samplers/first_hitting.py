@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from adlm.registry import register
-from adlm.samplers.base import Canvas, Policy, clock
+from adlm.samplers.base import Policy, clock
+from adlm.samplers.canvas import Canvas
 
 
 @register("sampler", "first-hitting")

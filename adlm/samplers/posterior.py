@@ -18,7 +18,8 @@ from torch import Tensor
 
 from adlm.config import Config, check
 from adlm.registry import register
-from adlm.samplers.base import Canvas, Policy, clock
+from adlm.samplers.base import Policy, clock
+from adlm.samplers.canvas import Canvas
 from adlm.samplers.categorical import Draw, inverse
 
 
@@ -94,7 +95,7 @@ class SelfCorrect(Posterior):
 
     @staticmethod
     def proposed(draw: Draw, mask: int, logits: Tensor, u: Tensor) -> tuple[Tensor, ...]:
-        """A token of each position, its probability as drawn, and the network's own."""
+        """Return a token of each position, its probability as drawn, and the network's own."""
         p = draw.probabilities(logits, mask)
         token = inverse(p, u)[:, None]
         own = Draw().probabilities(logits, mask)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -15,7 +17,7 @@ class RowRandom:
         True
     """
 
-    def __init__(self, seed: int, rows: range):
+    def __init__(self, seed: int, rows: Sequence[int]):
         self.generators = [
             torch.Generator().manual_seed((seed * 1_000_003 + row) % 2**63) for row in rows
         ]

@@ -19,7 +19,8 @@ from torch import Tensor
 from adlm.config import check
 from adlm.process.reverse import Transition
 from adlm.registry import register
-from adlm.samplers.base import Canvas, Policy
+from adlm.samplers.base import Policy
+from adlm.samplers.canvas import Canvas
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Remasking(Policy):
     """A rule overrides `sigma`."""
 
     def sigma(self, move: Move) -> float | Tensor:
-        """The remasking probability; what is above `move.sigma_max` is cut off."""
+        """Return the remasking probability; what is above `move.sigma_max` is cut off."""
         raise NotImplementedError
 
     def move(self, t: float, s: float, length: int) -> Move:

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from adlm.process.score import masked_step, uniform_analytic, uniform_euler
 from adlm.registry import register
-from adlm.samplers.base import Canvas, Policy
+from adlm.samplers.base import Policy
+from adlm.samplers.canvas import Canvas
 from adlm.samplers.categorical import inverse
 
 
@@ -33,7 +34,7 @@ class Analytic(Policy):
     def back(
         self, canvas: Canvas, t: float, s: float, logits: Tensor, z: Tensor, u: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Tokens of time s and the network's share of each: (N,), from (N, V) logits."""
+        """Return tokens of time s and the network's share of each: (N,), from (N, V) logits."""
         mask, uniform = canvas.mask, canvas.kernel.uniform
         p = canvas.draw.probabilities(logits, mask)
         real = logits.double().index_fill(1, torch.tensor(mask, device=logits.device), -torch.inf)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ from adlm.process.anchors import Anchors
 from adlm.process.kernel import make_kernel
 from adlm.process.mask import forbid_mask
 from adlm.process.schedule import make_schedule
-from adlm.samplers.base import Canvas
+from adlm.samplers.canvas import Canvas
 
 RARE = 0.3  # share of all tokens that the rarest ones make up
 
@@ -105,15 +106,15 @@ class Trace:
         found = enumerate(zip(tokens, self.vocab.pieces(tokens), strict=True))
         return {str(at): text for at, (t, text) in found if text != self.vocab.piece(t)}
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types; token texts once each, and where letters are made of several tokens.
+    def to_json(self) -> str:
+        """JSON text; token texts once each, and where letters are made of several tokens.
 
         `letters` has, for each row, the text at those of its final positions.
         """
         used = {int(t) for t in self.template} | {
             e.token for row in self.events for e in row if e.token is not None
         }
-        return {
+        values = {
             "about": self.about,
             "steps": self.steps,
             "mask": self.vocab.mask,
@@ -124,13 +125,14 @@ class Trace:
             "rule": self.rule,
             "anchors": None if self.anchors is None else self.anchors.astype(int).tolist(),
         }
+        return json.dumps(values, ensure_ascii=True)
 
 
 @torch.no_grad()
 def expected(
     model: Denoiser, x: Tensor, mask: int, sigma: Tensor | None = None, blank: bool = True
 ) -> CorpusCounts:
-    """How often the model expects each token on a blank page.
+    """Return how often the model expects each token on a blank page.
 
     A causal one is asked after the texts, block diffusion for a blank block after them. Where noise
     is never the mask (not `blank`), the texts are shown as if they were noise.

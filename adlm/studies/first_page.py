@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from adlm.results import read_json
-from adlm.studies.quickstart_result import QuickstartResult, QuickstartRow
+from adlm.studies.quickstart_result import QuickstartResult, QuickstartRow, WrittenTexts
+from adlm.values import read_object
 from adlm.viz.page import Section, to_html
 
 TITLE, SHOWN = "adlm quickstart", "laptop-adlm"
@@ -22,15 +22,15 @@ def page(result: QuickstartResult, home: Path) -> str:
 
 
 def seen(home: Path) -> Section:
-    """The replay of ADLM's writing, in a frame."""
-    saved = read_json(home / SHOWN / "eval" / "texts.json")
+    """Return the replay of ADLM's writing, in a frame."""
+    saved: WrittenTexts = read_object(home / SHOWN / "eval" / "texts.json", WrittenTexts)
     return Section(
         "A text appears",
         notes=[
             f"{SHOWN} writes two texts. Grey boxes are masks; the legend says what is yellow. "
             "Press play, or drag the slider; hover over a token."
         ],
-        frames=[(f"how {SHOWN} wrote two texts", saved["replay"])],
+        frames=[(f"how {SHOWN} wrote two texts", saved.replay or "")],
     )
 
 

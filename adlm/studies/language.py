@@ -6,7 +6,7 @@ same configuration: a study that others have published can be gone on with, seed
 
 from __future__ import annotations
 
-import json
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -16,9 +16,10 @@ import numpy as np
 from adlm import device as devices
 from adlm.config import Config, from_dict, to_dict
 from adlm.data.corpus import open_vocab
+from adlm.eval.likelihood import LikelihoodResult
 from adlm.measure import step_rate
 from adlm.models.cost import parameters, training_flops
-from adlm.studies import pool, worker
+from adlm.studies import worker
 from adlm.studies.result import (
     MOST_LINES,
     RunFigures,
@@ -52,12 +53,13 @@ class LanguageStudy(Study):
                     seeded = replace(config, train=replace(config.train, seed=seed))
                     label = "".join(c if c.isalnum() else "-" for c in row)
                     folder = self.home / f"{label}-seed{seed}"
-                    out.append(Cell(row, seed, folder, [to_dict(seeded)]))
+                    out.append(Cell(row, seed, folder, [seeded]))
         return out
 
     def found(self) -> dict[tuple[str, int], RunFigures]:
         known = earlier(self.before, self.rows) if self.before else {}
-        return {**known, **{(c.row, c.seed): figures(c) for c in self.cells() if done(c)}}
+        finished = [c for c in self.cells() if c.result.is_file()]
+        return {**known, **{(c.row, c.seed): figures(c) for c in finished}}
 
     def seconds(self, row: str) -> float:
         """From a real step; a scored token costs about a third of a trained one."""
@@ -100,7 +102,7 @@ def make_study(
     pairs: tuple[tuple[str, str], ...] = (),
     shown: tuple[str, ...] = (),
 ) -> LanguageStudy:
-    """The study that a command's settings ask for."""
+    """Return the study that a command's settings ask for."""
     return LanguageStudy(
         name=name,
         home=Path(settings.home),
@@ -120,7 +122,7 @@ def tokens_of(config: Config) -> int:
 
 
 def over_seeds(row: str, config: Config, size: int, runs: dict[int, RunFigures]) -> StudyRow:
-    """A row of the table; `size` is the vocabulary's."""
+    """Return a row of the table; `size` is the vocabulary's."""
     ppl = [run.test_ppl for run in runs.values()]
     return StudyRow(
         row,
@@ -139,30 +141,25 @@ def over_seeds(row: str, config: Config, size: int, runs: dict[int, RunFigures])
     )
 
 
-def done(cell: Cell) -> bool:
-    """Has this very configuration been run to its end?"""
-    config: Config = from_dict(cell.given[0])
-    return pool.finished(cell.folder, lambda stored: from_dict(stored["config"]) == config)
-
-
 def figures(cell: Cell) -> RunFigures:
-    """The figures of a run in the study's folder."""
-    test = json.loads(cell.result.read_text(encoding="utf-8"))
-    valid = json.loads((cell.folder / VALID).read_text(encoding="utf-8"))
+    """Return the figures of a finished run, which must be of the cell's configuration."""
+    test = LikelihoodResult.read(cell.result)
+    cell.check([from_dict(test.config)] == cell.given)
+    valid = LikelihoodResult.read(cell.folder / VALID)
     log = [r for r in read(cell.folder / "metrics.jsonl") if "valid_nll" in r]
     return RunFigures(
-        test["ppl"],
-        test["se_ppl"],
-        valid["ppl"],
-        test["exact"],
-        test["data_hash"],
-        [r["tokens"] for r in log],
+        math.inf if test.ppl is None else test.ppl,
+        test.se_ppl,
+        math.inf if valid.ppl is None else valid.ppl,
+        test.exact,
+        test.data_hash,
+        [int(r["tokens"]) for r in log],
         [r["valid_nll"] for r in log],
     )
 
 
 def earlier(path: Path, rows: dict[str, Config]) -> dict[tuple[str, int], RunFigures]:
-    """The figures of runs in a result file whose configuration is that of the row today."""
+    """Return the figures of runs in a result file whose configuration is that of the row today."""
     if not path.is_file():
         return {}
     stored = StudyResult.read(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import os
 import signal
@@ -12,14 +13,14 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import get_type_hints
 
 from adlm import memory
+from adlm.config import from_dict, to_dict
 from adlm.errors import UserError
 from adlm.progress import console, duration
-from adlm.results import Json, read_json
 from adlm.system import ask_to_leave, hangup, own_group, stops
 
 
@@ -30,7 +31,7 @@ class Job:
     label: str
     folder: Path
     module: str
-    given: list[Any]  # JSON values
+    given: list[object]  # dataclass objects and plain values, of the types that `work` names
     seconds: float = 0.0  # that it is expected to take; 0 = unknown
 
 
@@ -66,16 +67,6 @@ class Course:
         return max(sum(rest) / self.workers, *rest)
 
 
-def finished(folder: Path, same: Callable[[Json], bool]) -> bool:
-    """Has a run been done to its end (result.json is written last), and is it the `same` one?"""
-    result = folder / "result.json"
-    if not result.is_file():
-        return False
-    if not same(read_json(result)):
-        raise UserError(f"{folder} holds a run with other settings: take another --home")
-    return True
-
-
 def shares(workers: int, threads: int) -> int:
     """Threads of each run; 0 = its share of the cores."""
     if workers < 1:
@@ -94,7 +85,7 @@ def foretell(jobs: list[Job], workers: int) -> None:
 def work(
     jobs: list[Job], workers: int, threads: int, look: Callable[[], None] | None = None
 ) -> None:
-    """Do all jobs, `workers` at a time; a run that fails is one sentence.
+    """Do all jobs, `workers` at a time; raise UserError where one fails.
 
     `look` is called every second; without it each finished run is a line, with the time left.
     """
@@ -126,14 +117,23 @@ def serve() -> None:
     module, folder, given = sys.argv[1:]
     memory.keep()
     try:
-        sys.exit(importlib.import_module(module).work(folder, *json.loads(given)))
+        function = importlib.import_module(module).work
+        sys.exit(function(Path(folder), *typed_arguments(function, json.loads(given))))
     except UserError as error:
         print(f"adlm: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
 
 
+def typed_arguments(function: Callable[..., int], values: list[object]) -> list[object]:
+    """Return plain JSON values as the types that a function's parameters after the folder have."""
+    hints = get_type_hints(function)
+    kinds = [hints[name] for name in list(inspect.signature(function).parameters)[1:]]
+    pairs = zip(values, kinds, strict=True)
+    return [from_dict(v, kind) if is_dataclass(kind) else v for v, kind in pairs]
+
+
 def why(job: Job, code: int) -> str:
-    """A run did not end well: its own sentence where it left one."""
+    """Say why a run did not end well: in its own words where it left some."""
     log = log_file(job.folder)
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     if lines and lines[-1].startswith("adlm: "):
@@ -154,8 +154,9 @@ def launch(job: Job, threads: int, course: Course) -> int:
         return 128 + signal.SIGTERM
     job.folder.parent.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    plain = json.dumps([to_dict(g) if is_dataclass(g) else g for g in job.given])
     code = "from adlm.studies.pool import serve; serve()"
-    words = [sys.executable, "-c", code, job.module, str(job.folder), json.dumps(job.given)]
+    words = [sys.executable, "-c", code, job.module, str(job.folder), plain]
     with log_file(job.folder).open("a", encoding="utf-8") as log:
         process = subprocess.Popen(words, env=environment, stdout=log, stderr=log, **own_group())
         children.add(process)

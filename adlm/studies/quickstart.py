@@ -13,7 +13,7 @@ from typing import Any
 
 from adlm import api
 from adlm import device as devices
-from adlm.config import Config, check, from_dict, to_dict
+from adlm.config import Config, check, to_dict
 from adlm.data.vocab import nominal_size
 from adlm.eval.likelihood import LikelihoodSettings, measure
 from adlm.locks import hold
@@ -21,12 +21,12 @@ from adlm.models import checkpoint
 from adlm.models.cost import training_flops
 from adlm.progress import Bar, console
 from adlm.recipes import recipe
-from adlm.results import Json, read_json, write_json, write_text
+from adlm.results import read_json, write_json, write_text
 from adlm.samplers import template
 from adlm.studies import pool
 from adlm.studies.first_page import page
 from adlm.studies.pool import Job
-from adlm.studies.quickstart_result import QuickstartResult
+from adlm.studies.quickstart_result import QuickstartResult, WrittenTexts
 from adlm.train.log import read
 from adlm.train.run import train
 from adlm.viz.html import replay
@@ -114,14 +114,13 @@ def configs(steps: int = 0) -> dict[str, Config]:
 
 
 def jobs(home: Path, wanted: dict[str, Config], rows: int) -> list[Job]:
-    """A run for each model, those that take longest first."""
+    """Return a run for each model, those that take longest first."""
     order = sorted(wanted, key=lambda name: -wanted[name].model.anchor_blocks)
-    return [Job(name, home / name, __name__, [to_dict(wanted[name]), rows]) for name in order]
+    return [Job(name, home / name, __name__, [wanted[name], rows]) for name in order]
 
 
-def work(folder: str, values: Json, rows: int) -> int:
-    """One model in a process of its own; returns the exit code."""
-    home, config = Path(folder), from_dict(values)
+def work(home: Path, config: Config, rows: int) -> int:
+    """Train, score and let write one model; return the exit code."""
     if code := train(config, home, resume=True):
         return code
     saved = checkpoint.load(home)
@@ -129,7 +128,7 @@ def work(folder: str, values: Json, rows: int) -> int:
     if not current(scored, hash_now, rows):
         measure(saved, LikelihoodSettings(limit=rows, draws=1, precision="auto")).save(scored)
     if not current(home / "eval" / "texts.json", hash_now):
-        write_json(home / "eval" / "texts.json", {"checkpoint_hash": hash_now, **texts(home)})
+        write_json(home / "eval" / "texts.json", to_dict(texts(home, hash_now)))
     return 0
 
 
@@ -141,27 +140,31 @@ def current(path: Path, checkpoint_hash: str, rows: int | None = None) -> bool:
     return found.get("checkpoint_hash") == checkpoint_hash and found.get("limit") == rows
 
 
-def texts(home: Path) -> Json:
-    """What the model writes: samples, fillings, and for diffusion the replay of two."""
+def texts(home: Path, checkpoint_hash: str) -> WrittenTexts:
+    """Return what the model writes: samples, fillings, and for diffusion the replay of two."""
     model = api.load(home)
     causal = model.network.causal
     samples = {
         way: model.generate(n=3, prompt=PROMPT, seed=1, **how) for way, how in WAYS[causal].items()
     }
-    made: Json = {"prompt": PROMPT, "ways": WAYS[causal], "samples": samples}
+    how = {"nucleus": 0.9} if causal else next(iter(WAYS[False].values()))
+    page = None
     if not causal:
-        how = next(iter(WAYS[False].values()))
-        made |= {"holes": HOLES, "fillings": model.infill(HOLES, n=3, seed=1, **how)}
         free = template.after("", model.config.data.length, model.vocab)
-        _, trace = model.record(free, api.settings(n=2, seed=2, **how))
-        made["replay"] = replay(trace)
-    else:
-        made |= {"holes": HOLES, "fillings": model.infill(HOLES, n=3, seed=1, nucleus=0.9)}
-    return made
+        page = replay(model.record(free, api.settings(n=2, seed=2, **how))[1])
+    return WrittenTexts(
+        checkpoint_hash=checkpoint_hash,
+        prompt=PROMPT,
+        ways=WAYS[causal],
+        samples=samples,
+        holes=HOLES,
+        fillings=model.infill(HOLES, n=3, seed=1, **how),
+        replay=page,
+    )
 
 
 def percent(home: Path, wanted: dict[str, Config]) -> float:
-    """How much of the work is done: a model's counts by the FLOPs of its training."""
+    """Return how much of the work is done: a model's counts by the FLOPs of its training."""
     done = total = 0.0
     for name, config in wanted.items():
         size = nominal_size(config.data.tokenizer) or 0
@@ -174,12 +177,12 @@ def percent(home: Path, wanted: dict[str, Config]) -> float:
 
 
 def steps_done(run: Path) -> int:
-    """How far a run under way is, from its metrics."""
-    return max((r["step"] for r in read(run / "metrics.jsonl")), default=0)
+    """Return how far a run under way is, from its metrics."""
+    return max((int(r["step"]) for r in read(run / "metrics.jsonl")), default=0)
 
 
 def greeting(home: Path, wanted: dict[str, Config], workers: int) -> str:
-    """What is going to happen, or that it has happened."""
+    """Say what is going to happen, or that it has happened."""
     have = {name: steps_done(home / name) for name in wanted}
     said = f"{len(wanted)} models, {workers} at a time, into {home}; Ctrl-C stops, the same command"
     said += " goes on"
@@ -194,7 +197,7 @@ def greeting(home: Path, wanted: dict[str, Config], workers: int) -> str:
 
 
 def progress(home: Path, wanted: dict[str, Config], bar: Bar) -> Callable[[], None]:
-    """What the pool calls while it waits."""
+    """Return the function that the pool calls while it waits."""
 
     def look() -> None:
         at = {name: steps_done(home / name) for name in wanted}
@@ -209,7 +212,7 @@ def progress(home: Path, wanted: dict[str, Config], bar: Bar) -> Callable[[], No
 
 
 def gather(home: Path, wanted: dict[str, Config]) -> QuickstartResult:
-    """All models as one result: figures, curves, texts (the replay stays with its run)."""
+    """Return all models as one result: figures, curves, texts (the replay stays with its run)."""
     rows = {}
     for name in wanted:
         run = home / name

@@ -23,16 +23,24 @@ KINDS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuickstartRow(LikelihoodResult):
-    """One model: its likelihood, how it learnt, and what it writes."""
+class WrittenTexts:
+    """What a model writes, and by which settings."""
 
-    training_seconds: float | None
-    curve: list[tuple[int, float]]  # (tokens, nats a token on the valid split)
+    checkpoint_hash: str | None
     prompt: str
     ways: dict[str, Json]  # how it writes -> settings of the sampler
     samples: dict[str, list[str]]  # how it writes -> texts
     holes: str
     fillings: list[str]
+    replay: str | None = None  # a page, of diffusion
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuickstartRow(LikelihoodResult, WrittenTexts):
+    """One model: its likelihood, how it learnt, and what it writes."""
+
+    training_seconds: float | None
+    curve: list[tuple[int, float]]  # (tokens, nats a token on the valid split)
 
     @property
     def training_tokens(self) -> int:
@@ -58,7 +66,7 @@ class QuickstartResult(Result):
         return list(self.rows.values())[0]  # noqa: RUF015, an IndexError where there is none
 
     def section(self, name: str) -> Section:
-        """What came out, in a table and three notes, and how the models learnt."""
+        """Return what came out, in a table and three notes, and how the models learnt."""
         notes = [f"{self.budget()} {self.best()}", EXPLAINED, self.caption()]
         rows = [
             [
@@ -87,7 +95,7 @@ class QuickstartResult(Result):
         )
 
     def budget(self) -> str:
-        """What was trained on what."""
+        """Say what was trained on what."""
         first = self.first
         return (
             f"{len(self.rows)} small models were trained on the State of the Union addresses, each "
@@ -106,7 +114,7 @@ class QuickstartResult(Result):
         return " ".join(said)
 
     def caption(self) -> str:
-        """What the signs of the table mean."""
+        """Say what the signs of the table mean."""
         first = self.first
         return (
             f"Test split, {first.tokens:,} tokens; ± is one standard error over {first.se_over}. "

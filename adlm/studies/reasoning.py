@@ -5,18 +5,17 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from adlm import device as devices
-from adlm.config import from_dict, to_dict
 from adlm.reasoning.plan import Plan, ReasoningSettings
-from adlm.reasoning.run import measure
+from adlm.reasoning.run import ReasoningRun, measure
 from adlm.reasoning.score import wilson
 from adlm.reasoning.train import step_seconds
 from adlm.registry import register
-from adlm.results import Json, Result, read_json
-from adlm.studies import pool
+from adlm.results import Result
 from adlm.studies.runner import Cell, Study
+from adlm.values import read_object
 from adlm.viz.page import Section
 from adlm.viz.plots import Bars, bars
 from adlm.viz.table import spread
@@ -41,7 +40,7 @@ class ReasoningRow:
     training_tokens: int
     data_hash: str
     source: str
-    plan: Json  # as `config.to_dict` writes it
+    plan: Plan
 
     def cells(self) -> list[str]:
         """Its line of the table, in per cent."""
@@ -104,7 +103,7 @@ class ReasoningStudy(Study):
     module: ClassVar[str] = __name__
 
     def plan(self, label: str, seed: int = 0) -> Plan:
-        """What is trained for a method and seed."""
+        """Return what is trained for a method and seed."""
         name, *turned = label.split("+")
         options = {**self.settings.options, **{o: True for o in turned}}
         settings = replace(self.settings, options=options, seed=self.settings.seed + seed)
@@ -116,14 +115,14 @@ class ReasoningStudy(Study):
                 label,
                 seed,
                 self.home / f"{label}-seed{seed}",
-                [to_dict(self.plan(label, seed)), self.tests],
+                [self.plan(label, seed), self.tests],
             )
             for seed in range(self.seeds)
             for label in self.methods
         ]
 
-    def found(self) -> dict[tuple[str, int], Json]:
-        return {(c.row, c.seed): read_json(c.result) for c in self.cells() if done(c)}
+    def found(self) -> dict[tuple[str, int], ReasoningRun]:
+        return {(c.row, c.seed): figures(c) for c in self.cells() if c.result.is_file()}
 
     def left(self) -> list[Cell]:
         for label in self.methods:
@@ -146,45 +145,45 @@ class ReasoningStudy(Study):
         return result.stamped(device, devices.precision(self.settings.precision, device))
 
 
-def done(cell: Cell) -> bool:
-    """Has this very plan been run to its end?"""
-    plan, tests = cell.given
-    return pool.finished(
-        cell.folder, lambda r: (plan_of(r["plan"]), r["tests"]) == (plan_of(plan), tests)
-    )
+def figures(cell: Cell) -> ReasoningRun:
+    """Return the figures of a finished run, which must be of its plan."""
+    run: ReasoningRun = read_object(cell.result, ReasoningRun)
+    cell.check([run.plan, run.tests] == cell.given)
+    return run
 
 
-def plan_of(values: Json) -> Plan:
-    """A plan as it was stored; what an older version did not have is as it is by default."""
-    return Plan(values["task"], values["method"], from_dict(values["settings"], ReasoningSettings))
-
-
-def over_seeds(label: str, found: list[Json]) -> ReasoningRow:
-    """A method over its seeds, from the figures of its runs."""
-    accuracy = [r["accuracy"] for r in found]
-    middle, count = statistics.mean(accuracy), found[0]["items"]  # all seeds solve the same items
-
-    def mean(key: str) -> Any:
-        values = [r[key] for r in found if r[key] is not None]
-        return statistics.mean(values) if values else None
-
-    means = ("tokens", "slots", "sound_traces", "anchor_recall", "seconds")
-    kept = ("training_tokens", "data_hash", "source", "plan")
+def over_seeds(label: str, runs: list[ReasoningRun]) -> ReasoningRow:
+    """Return a method over its seeds, from the figures of its runs."""
+    accuracy, first = [r.accuracy for r in runs], runs[0]
+    middle = statistics.mean(accuracy)
     return ReasoningRow(
         method=label,
-        seeds=[r["plan"]["settings"]["seed"] for r in found],
+        seeds=[r.plan.settings.seed for r in runs],
         accuracy=accuracy,
         mean=middle,
         sd=statistics.stdev(accuracy) if len(accuracy) > 1 else None,
-        interval=wilson(middle * count, count),
-        items=count,
-        **{key: mean(key) for key in means},
-        **{key: found[0][key] for key in kept},
+        interval=wilson(middle * first.items, first.items),  # all seeds solve the same items
+        items=first.items,
+        tokens=statistics.mean(r.tokens for r in runs),
+        slots=statistics.mean(r.slots for r in runs),
+        sound_traces=mean([r.sound_traces for r in runs]),
+        anchor_recall=mean([r.anchor_recall for r in runs]),
+        seconds=statistics.mean(r.seconds for r in runs),
+        training_tokens=first.training_tokens,
+        data_hash=first.data_hash,
+        source=first.source,
+        plan=first.plan,
     )
 
 
+def mean(values: list[float | None]) -> float | None:
+    """The mean of those that are there; None where none is."""
+    known = [v for v in values if v is not None]
+    return statistics.mean(known) if known else None
+
+
 def seconds(plan: Plan) -> float:
-    """How long a run will take, from a few real steps of its last stage."""
+    """Return how long a run will take, from a few real steps of its last stage."""
     small = replace(plan, settings=replace(plan.settings, items=4 * plan.settings.batch, valid=1))
     a_step = step_seconds(small)
     s = plan.settings
@@ -192,6 +191,6 @@ def seconds(plan: Plan) -> float:
     return a_step * sum(stage.epochs for stage in plan.stages()) * count / s.batch
 
 
-def work(folder: str, values: Json, tests: int) -> int:
+def work(folder: Path, plan: Plan, tests: int) -> int:
     """One run: train (or resume), solve the test items, keep the figures."""
-    return measure(plan_of(values), Path(folder), tests)
+    return measure(plan, folder, tests)

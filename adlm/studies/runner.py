@@ -53,6 +53,12 @@ class StudySettings:
         check(self.tokens >= 1, "--tokens", self.tokens, "at least 1")
         check(self.seeds >= 1, "--seeds", self.seeds, "at least 1")
 
+    @classmethod
+    def of(cls, name: str, tokens: int = 1_500_000, seeds: int = 1) -> StudySettings:
+        """Return the defaults of the study with this name."""
+        places = {"home": f"runs/study-{name}", "out": f"results/study-{name}.json"}
+        return cls(tokens=tokens, seeds=seeds, **places)
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -61,11 +67,16 @@ class Cell:
     row: str
     seed: int
     folder: Path
-    given: list[Any]  # JSON values that the run's process is given
+    given: list[object]  # what the run's process is given, as in `Job`
 
     @property
     def result(self) -> Path:
-        return self.folder / "result.json"
+        return self.folder / "result.json"  # written last
+
+    def check(self, same: bool) -> None:
+        """Raise UserError unless the run in the folder is the same."""
+        if not same:
+            raise UserError(f"{self.folder} holds a run with other settings: take another --home")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,22 +90,22 @@ class Study(ABC):
 
     @abstractmethod
     def cells(self) -> list[Cell]:
-        """All runs, the first seed of every row before the second of any."""
+        """Return all runs, the first seed of every row before the second of any."""
 
     @abstractmethod
     def found(self) -> dict[tuple[str, int], Any]:
-        """The figures of all finished runs, by row and seed."""
+        """Return the figures of all finished runs, by row and seed."""
 
     @abstractmethod
     def seconds(self, row: str) -> float:
-        """How long a run of the row will take, from real steps."""
+        """Return how long a run of the row will take, from real steps."""
 
     @abstractmethod
     def gather(self) -> Result:
-        """All finished runs as one result."""
+        """Return all finished runs as one result."""
 
     def left(self) -> list[Cell]:
-        """The runs still to be done."""
+        """Return the runs still to be done."""
         cells, found = self.cells(), self.found()
         known = {c.row for c in cells}
         for name in self.only:

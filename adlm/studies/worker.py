@@ -5,10 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from adlm.config import from_dict
+from adlm.config import Config
 from adlm.eval.likelihood import LikelihoodSettings, measure
 from adlm.models import checkpoint
-from adlm.results import Json
 from adlm.train.run import train
 
 TEST_ROWS, VALID_ROWS = 2048, 1024  # of the two splits, spread evenly
@@ -16,10 +15,9 @@ DRAWS = 4
 VALID = "valid.json"  # beside result.json: settings are chosen by it, never by the test split
 
 
-def work(folder: str, values: Json) -> int:
+def work(home: Path, config: Config) -> int:
     """Returns the exit code; result.json is written last and marks the run as done."""
-    home = Path(folder)
-    if code := train(from_dict(values), home, resume=True):
+    if code := train(config, home, resume=True):
         return code
     saved = checkpoint.load(home)
     valid = LikelihoodSettings(split="valid", limit=VALID_ROWS, draws=DRAWS)

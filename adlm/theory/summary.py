@@ -20,7 +20,7 @@ NETWORKS = 100
 
 
 @dataclass(frozen=True)
-class Case:
+class TheoryCase:
     """One random network: both sides, in nats."""
 
     length: int  # L
@@ -37,7 +37,7 @@ class Theorem:
     holds: int
     smallest_slack: float
     anchor_terms_differ_by: float
-    first: list[Case]
+    first: list[TheoryCase]
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def theorem(networks: int = NETWORKS) -> Theorem:
         x = (1,) + (0,) * (length - 1)  # the first token occurs once: an anchor
         anchors = {i for i in range(length) if x.count(x[i]) == 1}
         found = bound(TabularPair.random(length, seed), x, anchors, count, sigma)
-        cases.append(Case(length, count, sigma, found))
+        cases.append(TheoryCase(length, count, sigma, found))
     slack = [case.bound.slack for case in cases]
     apart = max(case.bound.apart for case in cases)
     return Theorem(networks, sum(s >= -1e-9 for s in slack), min(slack), apart, cases[:6])

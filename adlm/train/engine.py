@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from adlm.train.ema import Ema
 from adlm.train.log import Log, Logger
 from adlm.train.optim import Optimizers
 from adlm.train.signals import StopFlag
-from adlm.train.workload import Loss, Moment, Portion, StepStats, Workload
+from adlm.train.workload import Loss, Moment, Portion, RunState, StepStats, Workload
 
 
 class Scorer(nn.Module):
@@ -68,15 +67,13 @@ class Engine:
     def resume(self, path: Path) -> None:
         """Take up a checkpoint."""
         saved = checkpoint.load(path)
-        tensors, state = saved.training()
-        self.workload.check(saved, state)
+        tensors, state = saved.training(), self.workload.check(saved)
         hub.fill(self.model, _part(tensors, "weights."), path)
-        if self.config.train.precision == "auto" and state.get("precision") == "fp32":
+        if self.config.train.precision == "auto" and state.precision == "fp32":
             self.precision = "fp32"  # as it began, so that the bits are the same
         self.ema.load(_part(tensors, "ema."))
-        self.step, self.tokens = state["step"], state.get("tokens", 0)
-        self.seconds = state["seconds"]
-        self.recent = [StepStats(**values) for values in state.get("recent", [])]
+        self.step, self.tokens, self.seconds = state.step, state.tokens, state.seconds
+        self.recent = list(state.recent)
         self.optim = self.optimizers()
         if self.workload.place(self.step)[1]:  # else a new phase begins with new moments
             self.optim.load(_part(tensors, "optim."))
@@ -166,13 +163,13 @@ class Engine:
             training = {f"weights.{k}": v for k, v in self.model.state_dict().items()}
             training |= {f"optim.{k}": v for k, v in self.optim.state().items()}
             training |= {f"ema.{k}": v for k, v in self.ema.state().items()}
-            state = {
-                "step": self.step,
-                "tokens": self.tokens,
-                "seconds": now.seconds,
-                "precision": self.precision,
-                "recent": [asdict(step) for step in self.recent],
-            }
+            state = RunState(
+                step=self.step,
+                tokens=self.tokens,
+                seconds=now.seconds,
+                precision=self.precision,
+                recent=self.recent,
+            )
             workload = self.workload
             checkpoint.save(
                 self.run,
@@ -181,7 +178,7 @@ class Engine:
                 workload.vocab,
                 averaged,
                 training,
-                state | workload.state(self.step),
+                workload.state(state),
                 workload.cadence.keep,
                 workload.lengths,
                 workload.counts,

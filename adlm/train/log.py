@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from adlm.errors import UserError, need
 from adlm.progress import console
 from adlm.registry import bring
 
-Logger = Callable[[dict[str, Any], Path], object]
+Metrics = Mapping[str, int | float]  # a line of metrics.jsonl; every one has a `step`
+Logger = Callable[[dict[str, int | float], Path], object]
 
 
 class Log:
@@ -33,7 +33,7 @@ class Log:
         os.replace(part, self.path)
         self.file = self.path.open("a", encoding="utf-8")
 
-    def write(self, record: dict[str, Any]) -> None:
+    def write(self, record: Metrics) -> None:
         """Append one record; it must have a step."""
         self.file.write(json.dumps(record) + "\n")
         self.file.flush()
@@ -54,9 +54,9 @@ class Log:
                 close()
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    """The whole records of a metrics file; a damaged line is left out."""
-    records = []
+def read(path: Path) -> list[Metrics]:
+    """Return the whole records of a metrics file; a damaged line is left out."""
+    records: list[Metrics] = []
     if path.is_file():
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
@@ -78,7 +78,7 @@ class TensorBoard:
             raise need("tensorboard", "tensorboard", "train.tensorboard") from None
         self.writer = SummaryWriter(str(run / "tensorboard"))
 
-    def __call__(self, record: dict[str, Any], run: Path) -> None:
+    def __call__(self, record: Metrics, run: Path) -> None:
         for key, value in record.items():
             if key != "step":
                 self.writer.add_scalar(key, value, record["step"])
@@ -88,7 +88,7 @@ class TensorBoard:
 
 
 def find_logger(name: str) -> Logger:
-    """The function module:name, given by the user."""
+    """Return the function module:name, given by the user."""
     logger = bring("logger", name)
     if not callable(logger):
         raise UserError(f"the logger '{name}' must be a function, found {logger!r}")

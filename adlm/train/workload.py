@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
@@ -26,6 +26,7 @@ from adlm.data.lengths import Lengths
 from adlm.data.vocab import Vocab
 from adlm.models.checkpoint import Checkpoint
 from adlm.train.distributed import World
+from adlm.train.log import Metrics
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,18 @@ class Moment:
     precision: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunState:
+    """What a checkpoint's state.json says: how far the run is, and on which data."""
+
+    step: int
+    tokens: int = 0  # predictions so far
+    seconds: float
+    precision: str = ""
+    recent: list[StepStats] = field(default_factory=list)  # since the last line of metrics
+    data: str = ""  # hash of the training data
+
+
 class Workload(ABC):
     """A kind of training. The engine reads `config.train` and `config.optim` alone."""
 
@@ -103,26 +116,26 @@ class Workload(ABC):
 
     @abstractmethod
     def portion(self, step: int, world: World) -> Portion:
-        """This process's part of the batch of step number `step`, from 0."""
+        """Return this process's part of the batch of step number `step`, from 0."""
 
     @abstractmethod
     def dropout_seed(self, step: int, rank: int) -> int:
-        """The seed of dropout in a step."""
+        """Return the seed of dropout in a step."""
 
     @abstractmethod
     def loss(self, piece: Any, anchor: bool) -> Loss:
-        """The loss of one piece; `anchor` asks for the anchor term."""
+        """Return the loss of one piece; `anchor` asks for the anchor term."""
 
     @abstractmethod
     def gamma(self, progress: float) -> float:
-        """The weight of the anchor term at a share of the training."""
+        """Return the weight of the anchor term at a share of the training."""
 
     @abstractmethod
-    def record(self, steps: Sequence[StepStats], now: Moment) -> dict[str, Any]:
-        """The line of metrics for some steps; it has a `loss`."""
+    def record(self, steps: Sequence[StepStats], now: Moment) -> Metrics:
+        """Return the line of metrics for some steps; it has a `loss`."""
 
     @abstractmethod
-    def validate(self, now: Moment) -> dict[str, Any]:
+    def validate(self, now: Moment) -> Metrics:
         """Measure the model; returns a line of metrics."""
 
     @abstractmethod
@@ -130,12 +143,12 @@ class Workload(ABC):
         """What to say of a step whose loss is not finite, with its batch kept if that helps."""
 
     @abstractmethod
-    def state(self, step: int) -> dict[str, Any]:
-        """What a checkpoint's state.json has of the workload."""
+    def state(self, now: RunState) -> RunState:
+        """Return what is saved: how far the run is, with what the workload adds."""
 
     @abstractmethod
-    def check(self, saved: Checkpoint, state: dict[str, Any]) -> None:
-        """Raise UserError unless the checkpoint is of this workload's data."""
+    def check(self, saved: Checkpoint) -> RunState:
+        """Raise UserError unless the checkpoint is of this workload's data; return its state."""
 
     @abstractmethod
     def beginning(self, step: int, precision: str, world: World) -> str:

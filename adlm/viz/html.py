@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from importlib.resources import files
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from adlm.samplers.trace import Trace
 
 def replay(trace: Trace) -> str:
     """The page. Token texts enter it as JSON whose every `<` is escaped, and are shown as text."""
-    data = json.dumps(trace.to_dict(), ensure_ascii=True).replace("<", "\\u003c")
+    data = trace.to_json().replace("<", "\\u003c")
     page = files("adlm.viz").joinpath("replay.html").read_text(encoding="utf-8")
     return page.replace("TRACE", data, 1)
 

@@ -14,7 +14,7 @@ from adlm.progress import console
 from adlm.recipes import recipe
 from adlm.results import write_text
 from adlm.samplers.categorical import Draw
-from adlm.samplers.generate import Settings
+from adlm.samplers.generate import SamplingSettings
 
 CASES = [
     ("tain", "did you mean 'train'"),
@@ -197,7 +197,7 @@ def test_a_command_is_the_function_of_its_name():
 def evaluate(
     runs: list[str],
     lengths: list[int] | None = None,
-    settings: Settings = Settings(),
+    settings: SamplingSettings = SamplingSettings(),
 ) -> None:
     """Stand for a command."""
 
@@ -216,5 +216,5 @@ def test_options_have_values_short_forms_and_any_order(words):
     assert given == {
         "runs": ["a", "b"],
         "lengths": [1, 2],
-        "settings": Settings(n=2, policy={"eta": 0.5}, draw=Draw(top_k=3, compat=True)),
+        "settings": SamplingSettings(n=2, policy={"eta": 0.5}, draw=Draw(top_k=3, compat=True)),
     }

@@ -36,7 +36,7 @@ def tokens(tmp_path_factory):
 def in_this_process(jobs, workers, threads, look=None):
     """What `pool.work` does in processes of their own."""
     for job in jobs:
-        assert quickstart.work(str(job.folder), *json.loads(json.dumps(job.given))) == 0
+        assert quickstart.work(job.folder, *job.given) == 0
 
 
 def make_small(patch, tokens):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from adlm.config import Config, differences, from_dict, to_dict
+from adlm.config import Config, differences, from_dict
 from adlm.recipes import recipe
 from adlm.studies import ablate, anchoring, times
 from adlm.studies.quickstart_result import QuickstartResult
@@ -25,10 +25,10 @@ ROWS = {
 }
 
 
-def settled(values: dict) -> dict:
+def settled(values: dict) -> Config:
     """A stored configuration without what says nothing of the figures."""
     config: Config = from_dict(values)
-    return to_dict(replace(config, train=replace(config.train, seed=0)))
+    return replace(config, train=replace(config.train, seed=0))
 
 
 # of parts that have not changed since, made before results had a date; shown as such
@@ -79,14 +79,14 @@ def test_a_study_has_the_rows_that_its_command_makes_today(name):
     found = json.loads((RESULTS / f"{name}.json").read_text())
     today = ROWS[name](found["tokens"])
     for row in found["rows"]:
-        changed = differences(settled(row["config"]), to_dict(today[row["row"]]))
+        changed = differences(settled(row["config"]), today[row["row"]])
         assert not changed, f"{name}, {row['row']}: made with another {', '.join(changed)}"
 
 
 def test_the_quickstart_s_result_is_of_today_s_recipes():
     for path in RESULTS.glob("quickstart*.json"):
         for name, row in json.loads(path.read_text())["rows"].items():
-            changed = differences(settled(row["config"]), to_dict(recipe(name)))
+            changed = differences(settled(row["config"]), recipe(name))
             assert not changed, f"{path.name}, {name}: made with another {', '.join(changed)}"
 
 
@@ -96,4 +96,4 @@ def test_the_quickstart_s_result_is_of_today_s_recipes():
 def test_an_evaluation_is_of_today_s_recipe(path):
     found = json.loads(path.read_text())
     name = "laptop-" + path.stem.rsplit("-laptop-", 1)[1]
-    assert not differences(settled(found["config"]), to_dict(recipe(name)))
+    assert not differences(settled(found["config"]), recipe(name))

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from adlm.cli import main
-from adlm.eval.efficiency import EfficiencySettings, flops
+from adlm.eval.efficiency import EfficiencySettings
+from adlm.eval.generation_cost import flops
 from adlm.models.cost import flops_per_token
 from adlm.recipes import recipe
 from adlm.train.run import train

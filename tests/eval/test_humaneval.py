@@ -19,21 +19,32 @@ from adlm.data.vocab import byte_vocab
 from adlm.eval import humaneval, sandbox, walls
 from adlm.eval.examine import examine
 from adlm.eval.humaneval import pass_at
-from adlm.eval.programs import Form, Task, around, completion, form, open_tasks, program, truncate
+from adlm.eval.programs import (
+    Form,
+    ProgramTask,
+    around,
+    completion,
+    form,
+    open_tasks,
+    program,
+    truncate,
+)
 from adlm.eval.sandbox import Limits, run
 from adlm.train.run import train
 from tests.conftest import make_config
 
 QUICK = Limits(seconds=3)
 TASKS = [
-    Task(
+    ProgramTask(
         "T/0",
         "def f():\n",
         "    x = 1\n    return x\n",
         "def check(g):\n    assert g() == 1\n",
         "f",
     ),
-    Task("T/1", "def two():\n", "    return 2\n", "def check(g):\n    assert g() == 2\n", "two"),
+    ProgramTask(
+        "T/1", "def two():\n", "    return 2\n", "def check(g):\n    assert g() == 2\n", "two"
+    ),
 ]
 
 
@@ -67,18 +78,18 @@ def trained(text_file, tmp_path):
     return make
 
 
-def real(shared: Path) -> list[Task]:
+def real(shared: Path) -> list[ProgramTask]:
     if not (shared / "humaneval").is_dir():
         pytest.skip("no HumanEval")
     return open_tasks(None, str(shared))
 
 
-def examined(task: Task, source: str, **how) -> sandbox.Outcome:
+def examined(task: ProgramTask, source: str, **how) -> sandbox.Outcome:
     known = task.prompt + task.canonical_solution
     return examine(source, known, task.test, task.entry_point, **how)
 
 
-def check_known(tasks: list[Task]) -> None:
+def check_known(tasks: list[ProgramTask]) -> None:
     """The known solutions pass, also as the filling of a hole; an empty function does not."""
     for task in tasks:
         right = examined(task, program(task, "complete", 0, truncate(task.canonical_solution)))

@@ -34,7 +34,7 @@ def network(bridge: str = "linear") -> Anchored:
 
 
 def test_a_tally_counts_what_it_should():
-    tally = lens.Tally()
+    tally = lens.PredictionTally()
     p = torch.tensor([[0.7, 0.3], [0.2, 0.8], [0.6, 0.4]])
     tally.add(p.log(), torch.tensor([0, 1, 1]))
     found = tally.figures(torch.tensor([True, True, True]))

@@ -158,6 +158,10 @@ def test_the_card_has_the_run_s_own_figures(tmp_path, capsys):
     assert f"≤ {result['ppl']:.2f} ± {result['se_ppl']:.2f}" in card
     assert f"{result['parameters']:,}" in card
     assert "256 in 4 steps, seed 0" in card
+    codes = re.findall(r"^```python\n(.*?)^```$", card, re.M | re.S)
+    assert len(codes) == 2
+    for code in codes:  # what is to be copied is Python
+        compile(code, "card", "exec")
     for file in (tmp_path / "b").iterdir():  # whose folders these were is nobody's business
         assert str(tmp_path).encode() not in file.read_bytes()
     train(make_config(small_corpus(tmp_path), steps=6), run, resume=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from adlm.cli import main
 from adlm.config import AnchorConfig
 from adlm.data.corpus import open_rows
 from adlm.data.counts import CorpusCounts
@@ -18,10 +19,12 @@ from adlm.data.vocab import byte_vocab
 from adlm.errors import UserError
 from adlm.models import checkpoint
 from adlm.models.hub import load_model
+from adlm.models.manifest import FileRecord
 from adlm.train.distributed import World
 from adlm.train.engine import Engine
 from adlm.train.lm import LanguageModelling
 from adlm.train.run import train
+from adlm.train.workload import RunState
 from tests.conftest import make_config
 
 
@@ -57,7 +60,7 @@ def test_counts_stand_beside_the_weights_and_an_older_run_that_kept_them_twice_r
     resumed.resume(middle)
     resumed.advance()
     resumed.advance()
-    right = checkpoint.load(last).training()[0]
+    right = checkpoint.load(last).training()
     for name, tensor in resumed.model.state_dict().items():
         assert torch.equal(tensor, right[f"weights.{name}"]), name
 
@@ -74,7 +77,7 @@ def test_counts_of_another_vocabulary_are_refused(saved):
 def forge(folder) -> None:
     """Make the manifest agree with the files again."""
     manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["files"] = {name: checkpoint._describe(folder / name) for name in manifest["files"]}
+    manifest["files"] = {name: asdict(FileRecord.of(folder / name)) for name in manifest["files"]}
     (folder / "manifest.json").write_text(json.dumps(manifest))
 
 
@@ -128,12 +131,27 @@ def test_foreign_weights_are_found(saved, text_file, tmp_path):
         ('{"format": 1, "files": "x"}', "damaged"),
         ('{"format": 1, "files": {"model.safetensors": {}}}', "damaged"),
         ('{"format": 99, "files": {}}', "format 99"),
+        ("[" * 100_000, "damaged"),
+        ("[]", "damaged"),
+        ('{"format": 1, "files": {"../../x": {"bytes": 1, "sha256": ""}}}', "no file's name"),
+        ('{"format": 1, "files": {"x": {"bytes": "1", "sha256": ""}}}', "damaged"),
     ],
 )
 def test_bad_manifests(saved, text, says):
     (saved / "manifest.json").write_text(text)
     with pytest.raises(UserError, match=says):
         checkpoint.load(saved)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [b"", b"[]", b'{"step": 2', b"\xff\xfe", b'{"step": "2", "seconds": 1}', b'{"step": 2}'],
+)
+def test_a_damaged_state_is_refused_before_a_step(saved, bad, capsys):
+    (saved / "state.json").write_bytes(bad)
+    forge(saved)
+    assert main(["train", "--resume", str(saved.parents[1]), "--train.steps", "3"]) == 2
+    assert "state.json" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["[]", "3", '{"model": {"width": "wide"}}', '{"model": 4}', ""])
@@ -160,7 +178,9 @@ def test_a_full_disk_keeps_the_earlier_checkpoints(saved, monkeypatch):
 
     monkeypatch.setattr(checkpoint, "save_file", full)
     with pytest.raises(UserError, match=r"No space left.*earlier ones are untouched"):
-        checkpoint.save(run, 3, loaded.config, loaded.vocab, {}, {}, {}, keep=1)
+        checkpoint.save(
+            run, 3, loaded.config, loaded.vocab, {}, {}, RunState(step=3, seconds=0.0), keep=1
+        )
     assert checkpoint.find(run) == saved
     assert not list((run / "checkpoints").glob(".*"))
 

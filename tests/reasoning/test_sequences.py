@@ -8,16 +8,27 @@ from textwrap import dedent
 import pytest
 from tokenizers import Tokenizer, models
 
+from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.reasoning.item import Item
 from adlm.reasoning.methods.base import ALL, Curriculum, Stage, make_method
-from adlm.reasoning.sequence import collate, readable
+from adlm.reasoning.sequence import IGNORE, Row, collate
 from adlm.reasoning.vocab import open_tokenizer, pieces, with_special, word_vocab
 from tests.conftest import SHARED
 
 ITEM = Item("3 and 4 twice?", ("<<3+4=7>>", "<<7*2=14>>"), "14", ("3", "4", "7"))
 VOCAB = with_special(word_vocab([ITEM.question, ITEM.trace, ITEM.answer]))
 QUESTION = "3 -> -\nand -> -\n4 -> -\ntwice -> -\n? -> -\n"
+
+
+def readable(row: Row, vocab: Vocab) -> str:
+    """One line a position: token, label, and whether the input is a thought."""
+    lines = []
+    for token, label, thought in zip(row.ids, row.labels, row.thoughts, strict=True):
+        said = "-" if label == IGNORE else vocab.tokenizer.id_to_token(label)
+        mark = " (hidden state)" if thought else ""
+        lines.append(f"{vocab.tokenizer.id_to_token(token)} -> {said}{mark}")
+    return "\n".join(lines)
 
 
 def step(text: str) -> str:

@@ -221,7 +221,7 @@ def test_letters_of_several_bytes_are_whole_in_the_terminal():
     template = vocab.encode(["né 日本"])[0]
     trace = Trace(template, vocab, [[]])
     assert frame(trace, 0, 0).plain == "né 日本"
-    letters = trace.to_dict()["letters"][0]
+    letters = json.loads(trace.to_json())["letters"][0]
     assert letters["1"] == "é"
     assert letters["2"] == ""
     assert "0" not in letters

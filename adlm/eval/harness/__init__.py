@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from adlm import device as devices
 from adlm.config import check
 from adlm.errors import UserError, need
-from adlm.eval.base import CheckpointResult, about
+from adlm.eval.base import CheckpointResult
 from adlm.models.checkpoint import Checkpoint
 from adlm.registry import register
 from adlm.viz.page import Section
@@ -101,8 +101,7 @@ def measure(
         torch_random_seed=settings.seed,
         log_samples=False,
     )
-    return HarnessResult(
-        **about(saved),
+    result = HarnessResult(
         seed=settings.seed,
         limit=settings.limit,
         **model.get_model_info(),
@@ -114,7 +113,8 @@ def measure(
             }
             for task, row in found["results"].items()
         },
-    ).stamped(devices.pick(settings.device), "fp32")
+    )
+    return result.of(saved).stamped(devices.pick(settings.device), "fp32")
 
 
 def __getattr__(name: str) -> Any:

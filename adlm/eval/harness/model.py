@@ -27,7 +27,7 @@ from adlm.nn.context import Context
 from adlm.objectives.likelihood import strata_variance
 from adlm.objectives.subs import log_probabilities
 from adlm.progress import Bar
-from adlm.samplers.generate import Settings
+from adlm.samplers.generate import SamplingSettings
 
 BOUND = "lower bound of log p given the number of tokens, Monte-Carlo"
 
@@ -55,7 +55,7 @@ class Harness(LM):
         self.context = self.model.config.data.length
 
     def get_model_info(self) -> dict[str, Any]:
-        """What the harness writes into its results."""
+        """Return what the harness writes into its results."""
         return {
             "adlm_objective": self.model.config.objective,
             "adlm_likelihood": "exact" if self.exact else BOUND,
@@ -76,7 +76,7 @@ class Harness(LM):
         return out
 
     def pair(self, context: str, continuation: str) -> tuple[float, bool]:
-        """The context's trailing space belongs to the continuation's first token."""
+        """Score a continuation; the context's trailing space belongs to its first token."""
         spaces = len(context) - len(context.rstrip())
         if spaces:
             continuation = context[-spaces:] + continuation
@@ -109,7 +109,7 @@ class Harness(LM):
 
     @torch.no_grad()
     def score(self, given: list[int], target: list[int]) -> tuple[float, bool]:
-        """Nats of `target` after `given`, and whether greedy decoding would write it."""
+        """Return nats of `target` after `given`, and whether greedy decoding would write it."""
         x = torch.tensor([given + target], device=self.model.device)
         return self.causal(x, len(given)) if self.exact else self.masked(x, len(given))
 
@@ -171,7 +171,7 @@ class Harness(LM):
         template = np.array(given + [self.model.vocab.mask] * room)
         greedy = not how.get("do_sample", False)
         temperature = 0.0 if greedy else float(how.get("temperature", 1.0))
-        settings: Settings = api.settings(
+        settings: SamplingSettings = api.settings(
             temperature=temperature, seed=self.seed, sampler=self.sampler, steps=self.steps
         )
         made = self.model.write(template, settings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from adlm import registry
 from adlm.config import check
@@ -11,6 +11,7 @@ from adlm.data.vocab import Vocab
 from adlm.errors import UserError, nearest
 from adlm.reasoning.sequence import Row, Slots, make_row
 from adlm.reasoning.vocab import Pieces
+from adlm.values import Options
 
 ALL = 1_000  # more steps than any item has
 
@@ -70,12 +71,12 @@ class Method:
         return Slots([], [], [])
 
     def row(self, item: Pieces, stage: Stage, vocab: Vocab) -> Row:
-        """The row of an item in a stage."""
+        """Return the row of an item in a stage."""
         return make_row(item, self.slots(item, stage, vocab), stage.removed)
 
 
-def make_method(name: str, options: dict[str, Any] | None = None) -> Method:
-    """The method of that name with its options."""
+def make_method(name: str, options: Options | None = None) -> Method:
+    """Return the method of that name with its options."""
     kind = registry.lookup("method", name)
     known = {f.name: f for f in fields(kind)}
     for option, value in (options or {}).items():

@@ -1,0 +1,133 @@
+"""What it costs a model to write some texts: time, passes, FLOPs, and memory of its own process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict, dataclass, replace
+
+import torch
+
+from adlm import api, registry
+from adlm.config import Config
+from adlm.errors import UserError
+from adlm.eval.texts import Texts
+from adlm.models.cost import flops_per_token
+from adlm.samplers import template
+from adlm.samplers.generate import in_blocks
+from adlm.system import peak_memory_mib
+
+WORKER = (
+    "import json, sys; from dataclasses import asdict;"
+    "from adlm.eval.generation_cost import EfficiencyCase, cost;"
+    "print(json.dumps([asdict(part) for part in cost(EfficiencyCase(**json.loads(sys.argv[1])))]))"
+)
+
+
+@dataclass(frozen=True)
+class EfficiencyCase:
+    """One point of the grid."""
+
+    checkpoint: str
+    sampler: str | None
+    steps: int | None
+    length: int
+    batch: int
+    texts: int  # written in all, in batches
+    nucleus: float
+    seed: int
+    device: str
+    precision: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseCost(EfficiencyCase):
+    """What a case cost, and the quality of its texts."""
+
+    objective: str
+    seconds_per_text: float
+    tokens_per_s: float
+    nfe: float
+    gflops_per_text: float
+    peak_memory_mib: float | None
+    entropy: float | None = None
+    generative_ppl: float | None = None
+
+    def __str__(self) -> str:
+        steps = "" if self.steps is None else f", {self.steps} steps"
+        grid = f"L {self.length}, batch {self.batch}"
+        return f"{self.objective}, {self.sampler}{steps}, {grid}"
+
+
+def is_causal(config: Config) -> bool:
+    """Does it write from left to right?"""
+    return registry.lookup("objective", config.objective).causal
+
+
+def cost(case: EfficiencyCase) -> tuple[CaseCost, Texts]:
+    """Write the texts of a case and say what it cost; the first batch only warms up."""
+    model = api.load(case.checkpoint, case.device)
+    given = template.after("", case.length, model.vocab)
+    made = []
+    for low in range(-case.batch, case.texts, case.batch):
+        how = api.settings(
+            n=case.batch if low < 0 else min(case.batch, case.texts - low),
+            sampler=case.sampler,
+            steps=case.steps,
+            nucleus=case.nucleus,
+            seed=case.seed + max(0, low),
+            precision=case.precision,
+            at_once=case.batch,
+        )
+        written = model.write(given, how)
+        made += [written] if low >= 0 else []
+    seconds = sum(m.seconds for m in made)
+    passes = sum(float(m.nfe.sum()) for m in made) / case.texts
+    heads = sum(m.heads for m in made) / case.texts
+    found = CaseCost(
+        **asdict(replace(case, sampler=made[0].sampler)),
+        objective=model.config.objective,
+        seconds_per_text=seconds / case.texts,
+        tokens_per_s=case.texts * case.length / seconds,
+        nfe=passes,
+        gflops_per_text=1e-9 * flops(model.config, model.vocab.size, case.length, passes, heads),
+        peak_memory_mib=peak_memory(model.device),
+    )
+    every = [t for m in made for t in m.texts], [i for m in made for i in m.ids]
+    return found, Texts(*every)
+
+
+def flops(config: Config, vocab: int, length: int, passes: float, heads: float) -> float:
+    """Return FLOPs of one text of `length` tokens with so many passes and head positions.
+
+    A diffusion pass is all positions; a causal one a single position, and one of block diffusion a
+    block, that sees half of the text on average.
+    """
+    at_once = 1 if is_causal(config) else config.process.block if in_blocks(config) else length
+    seen = max(1, length // 2) if at_once < length else length
+    shaped = replace(config, data=replace(config.data, length=max(2, seen)))
+    a_position = flops_per_token(shaped, vocab, 0.0, shown=1)
+    return passes * at_once * a_position + heads * 2.0 * config.model.width * vocab
+
+
+def peak_memory(device: str) -> float | None:
+    """MiB: of the process, or on a GPU of its tensors; None where the system does not tell."""
+    if device.startswith("cuda"):
+        return torch.cuda.max_memory_allocated() / 2**20
+    return peak_memory_mib()
+
+
+def in_process(case: EfficiencyCase, threads: int) -> tuple[CaseCost, Texts]:
+    """Measure a case in a process of its own, for its memory."""
+    environment = dict(os.environ)
+    if threads:
+        environment["OMP_NUM_THREADS"] = str(threads)
+    words = [sys.executable, "-c", WORKER, json.dumps(asdict(case))]
+    done = subprocess.run(words, capture_output=True, encoding="utf-8", env=environment)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["it was stopped"])[-1]
+        raise UserError(f"{case.checkpoint} could not be measured: {last.split(': ', 1)[-1]}")
+    found, written = json.loads(done.stdout.splitlines()[-1])
+    return CaseCost(**found), Texts(**written)
