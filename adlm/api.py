@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_type_hints, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from adlm.config import Config
 from adlm.data.counts import CorpusCounts
 from adlm.data.lengths import Lengths
 from adlm.data.vocab import Vocab
-from adlm.errors import UserError, in_python, nearest
+from adlm.errors import UserError, in_python
 from adlm.models import checkpoint
 from adlm.models.denoiser import Denoiser, States
 from adlm.models.hub import load_model
@@ -25,15 +25,14 @@ from adlm.nn.context import Context
 from adlm.objectives.likelihood import evaluator, length_nats, score
 from adlm.objectives.texts import Nats, by_text, document_rows
 from adlm.objectives.tokens import hidden_states, log_probabilities, token_ids
-from adlm.registry import allow, outside
+from adlm.registry import allow
 from adlm.remote import download, is_name
 from adlm.samplers import template
 from adlm.samplers.base import Watch
-from adlm.samplers.cache import CacheSettings
-from adlm.samplers.categorical import Draw
 from adlm.samplers.generate import Samples, SamplingSettings, generate
+from adlm.samplers.keywords import settings
 from adlm.samplers.trace import Trace
-from adlm.values import check, typed, typed_fields
+from adlm.values import check, typed
 
 use = allow  # code of one's own, by its name module:name
 
@@ -259,36 +258,6 @@ def texts_of(values: Any, name: str) -> list[str]:
     for value in listed:
         check(isinstance(value, str), name, value, "a text, or a list of texts")
     return listed
-
-
-ALIASES = {"top_p": "nucleus", "num_samples": "n"}  # names that other libraries have
-
-
-@in_python
-def settings(**how: Any) -> SamplingSettings:
-    """Return settings from plain keywords; those of a draw may stand among them."""
-    for alias, name in ALIASES.items():
-        if alias in how:
-            value = how.pop(alias)
-            if how.get(name, 1) not in (1, value):  # 1 is the default of either
-                raise UserError(f"{alias} is another name of {name}: give one of them")
-            how[name] = value
-    how = {k: v.item() if isinstance(v, np.generic) else v for k, v in how.items()}
-    own = {f.name for f in fields(SamplingSettings)}
-    drawn = {f.name for f in fields(Draw)}
-    if isinstance(how.get("cache"), str):
-        how["cache"] = CacheSettings(how["cache"])
-    unknown = sorted(set(how) - own - drawn)
-    if unknown:
-        raise UserError(f"there is no setting '{unknown[0]}'{nearest(unknown[0], own | drawn)}")
-    for given in (how.get("sampler"), (how.get("policy") or {}).get("inner")):
-        if given and outside("sampler", given):
-            allow(given)
-    draw = typed_fields({k: v for k, v in how.items() if k in drawn}, Draw)
-    hints = get_type_hints(SamplingSettings)
-    own_values = {k: v for k, v in how.items() if k in own}
-    plain = {k: v if k == "draw" else typed(v, hints[k], k) for k, v in own_values.items()}
-    return SamplingSettings(**{"draw": draw, **plain})
 
 
 def load(path: str | Path, device: str = "auto", use: Sequence[str] = ()) -> Model:

@@ -146,7 +146,8 @@ class Anchored(Denoiser):
     """A denoiser that sees the sequence only through an anchor network's prediction.
 
     `trunk` and `head` are the denoiser's; `anchor_trunk` and `anchor_head` the anchor network's.
-    With `residual` the anchor trunk's stream goes on into the denoiser beside the bridge.
+    With `residual` the anchor trunk's stream goes on into the denoiser beside the bridge. With
+    `stale` it has the update that lets the anchor network rest for some steps.
 
     Example:
         >>> config = ModelConfig(width=8, blocks=1, heads=2, anchor_blocks=2)
@@ -162,6 +163,7 @@ class Anchored(Denoiser):
         causal: bool,
         max_length: int = 1024,
         block: int = 0,
+        stale: bool = False,
     ):
         super().__init__(vocab_size, config, causal, max_length, config.tied, block, config.shift)
         self.anchor_trunk = Trunk(config, causal, max_length, config.anchor_blocks)
@@ -174,6 +176,7 @@ class Anchored(Denoiser):
         self.residual = config.residual
         for weight in self.bridge.parameters() if self.residual else ():
             nn.init.zeros_(weight)  # at first the denoiser just goes on
+        self.update = Update(config.width) if stale else None
 
     def forward(self, z: Tensor, context: Context = Context()) -> States:
         """z: (B, L) tokens, or (B, L, D) input vectors; `wanted` are the denoiser's states.

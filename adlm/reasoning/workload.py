@@ -44,6 +44,7 @@ from adlm.train.workload import (
     StepStats,
     Workload,
 )
+from adlm.values import check_sizes
 
 BUCKET = 16  # batches whose rows are sorted by length together
 SLACK = 16  # tokens that a trace may be longer than the longest one seen
@@ -58,6 +59,10 @@ class ReasoningState(RunState):
     source: str  # of the training items
     limit: int  # tokens that a trace may have
     plan: Plan
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_sizes(self, "", 0, stage=len(self.plan.stages()), within=10**12, limit=10**9)
 
 
 class Reasoning(Workload):

@@ -127,7 +127,7 @@ def serve() -> None:
 def typed_arguments(function: Callable[..., int], values: list[object]) -> list[object]:
     """Return plain JSON values as the types that a function's parameters after the folder have."""
     hints = get_type_hints(function)
-    kinds = [hints[name] for name in list(inspect.signature(function).parameters)[1:]]
+    kinds: list[type] = [hints[name] for name in list(inspect.signature(function).parameters)[1:]]
     pairs = zip(values, kinds, strict=True)
     return [from_dict(v, kind) if is_dataclass(kind) else v for v, kind in pairs]
 

@@ -56,8 +56,8 @@ class StudySettings:
     @classmethod
     def of(cls, name: str, tokens: int = 1_500_000, seeds: int = 1) -> StudySettings:
         """Return the defaults of the study with this name."""
-        places = {"home": f"runs/study-{name}", "out": f"results/study-{name}.json"}
-        return cls(tokens=tokens, seeds=seeds, **places)
+        home, out = f"runs/study-{name}", f"results/study-{name}.json"
+        return cls(tokens=tokens, seeds=seeds, home=home, out=out)
 
 
 @dataclass(frozen=True)

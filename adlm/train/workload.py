@@ -27,6 +27,7 @@ from adlm.data.vocab import Vocab
 from adlm.models.checkpoint import Checkpoint
 from adlm.train.distributed import World
 from adlm.train.log import Metrics
+from adlm.values import check_sizes
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,9 @@ class RunState:
     precision: str = ""
     recent: list[StepStats] = field(default_factory=list)  # since the last line of metrics
     data: str = ""  # hash of the training data
+
+    def __post_init__(self) -> None:
+        check_sizes(self, "", 0, step=10**12, tokens=10**18)
 
 
 class Workload(ABC):

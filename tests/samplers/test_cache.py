@@ -136,3 +136,27 @@ def test_a_threshold_takes_as_many_passes_as_a_text_needs(kind):
     assert not made.open.any()
     assert made.nfe.min() < 11
     assert len(set(made.nfe.tolist())) > 1
+
+
+@pytest.mark.parametrize("every", [1, 2, 4])
+@pytest.mark.parametrize("kind", ["none", "dual"])
+def test_the_anchor_trunk_runs_every_k_steps(every, kind):
+    model = network(replace(SHAPE, anchor_blocks=1))
+    calls = []
+    model.anchor_trunk.register_forward_hook(lambda *_: calls.append(1))
+    made = canvas(model, cache=CacheSettings(kind, 100), anchor_every=every)
+    run(made, policy("first-hitting", kind), LENGTH)
+    assert made.nfe.tolist() == [11] * 5
+    blocks = (3, 4, 4) if kind == "dual" else (11,)  # steps of each; a block begins afresh
+    assert len(calls) == sum(-(-steps // every) for steps in blocks)
+
+
+def test_anchors_of_every_step_are_todays_texts_and_older_ones_are_not():
+    model = network(replace(SHAPE, anchor_blocks=1))
+    plain, one, four = canvas(model), canvas(model, anchor_every=1), canvas(model, anchor_every=4)
+    for made in (plain, one, four):
+        run(made, policy("ancestral"), LENGTH)
+    assert torch.equal(plain.z, one.z)
+    assert torch.equal(plain.probability, one.probability)
+    assert not torch.equal(plain.z, four.z)
+    assert four.anchors_passed.sum() < one.anchors_passed.sum()
