@@ -49,7 +49,7 @@ class AnchoredObjective(Objective):
             )
         if config.anchor.stale and self.causal:
             raise UserError(
-                f"anchor.stale is for diffusion; {config.objective} has no noisier rows"
+                f"anchor.stale is for diffusion, found the objective {config.objective}"
             )
         super().__init__(config, vocab)
         self.base = self.base_class(config, vocab)

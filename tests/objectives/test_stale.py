@@ -28,8 +28,8 @@ def config(objective: str = "adlm", stale: float = 0.3, **process: object) -> Co
 
 
 def model(chosen: Config) -> Anchored:
-    torch.manual_seed(0)
     made = build_model(chosen, VOCAB.size).double()
+    torch.manual_seed(0)
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
     if made.update is not None:
