@@ -36,7 +36,7 @@ def test_the_command_and_the_interface(runs, tmp_path, capsys):
     out = tmp_path / "s.jsonl"
     words = ["sample", str(runs / "mdlm"), "-n", "3", "--prompt", "the ", "--json", str(out)]
     assert main([*words, "--nucleus", "0.9", "--steps", "8"]) == 0
-    assert "network passes and" in capsys.readouterr().out
+    assert "network passes a text" in capsys.readouterr().out
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert len(rows) == 3
     assert all(r["tokens"][:4] == list(b"the ") or r["text"].startswith("the ") for r in rows)

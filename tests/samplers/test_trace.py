@@ -182,7 +182,7 @@ def test_watching_in_a_terminal_obeys_the_keys(run):
     os.write(main_end, b"\x1b[C")
     at = until(b"step 4 of 4", at)
     os.write(main_end, b"q")
-    until(b"network passes and", at)
+    until(b"network passes a text", at)
     assert process.wait(timeout=30) == 0
     os.close(main_end)
 
