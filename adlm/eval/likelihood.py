@@ -224,8 +224,8 @@ def measure(
     told = describe(found, rows, objective, saved.lengths(), settings.seed)
     in_order = None
     if settings.order:
-        how = (settings.order, saved.vocab.mask, settings.batch, device, precision)
-        exact = score_in_order(model, saved.config, rows, index, *how)
+        of_order = (settings.order, saved.vocab.mask, settings.batch, device, precision)
+        exact = score_in_order(model, saved.config, rows, index, *of_order)
         own, longest = asdict(figures(exact, told.bytes)), int(exact.tokens.max())
         in_order = OrderFigures(**own, order=settings.order, passes=longest)
     result = LikelihoodResult(

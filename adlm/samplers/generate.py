@@ -103,8 +103,8 @@ class Samples:
         count = self.tokens.size
         return (
             f"{self.sampler}: {count:,} tokens in {self.seconds:.1f} s "
-            f"({count / self.seconds:,.0f} tokens/s), {self.nfe.mean():.1f} network passes and "
-            f"{self.positions.mean():,.0f} positions a text"
+            f"({count / self.seconds:,.0f} tokens/s), {self.nfe.mean():.1f} network passes a text "
+            f"over {self.positions.mean():,.0f} positions"
         )
 
 
