@@ -160,3 +160,18 @@ def test_anchors_of_every_step_are_todays_texts_and_older_ones_are_not():
     assert torch.equal(plain.probability, one.probability)
     assert not torch.equal(plain.z, four.z)
     assert four.anchors_passed.sum() < one.anchors_passed.sum()
+
+
+def test_the_convolution_sees_the_new_tokens_among_the_old():
+    """In one block a token changes the keys of its neighbours only: those are passed again."""
+    model = network(replace(SHAPE, blocks=1))
+    z = torch.randint(0, MASK, (2, 8))
+    kept, at = RowCache([RowBlock()]), torch.tensor([2, 3, 4])
+    with torch.no_grad():
+        shown = kept.part(None, None)
+        model(z, Context(cache=shown))
+        kept.merge(None, shown, 2)
+        z[:, 3] = (z[:, 3] + 1) % MASK
+        layout = PartLayout(False, at=at, total=8)
+        again = model(z[:, at], Context(layout, cache=kept.part(None, at))).denoiser
+        torch.testing.assert_close(again, model(z).denoiser[:, at], atol=1e-12, rtol=0)

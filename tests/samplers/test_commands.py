@@ -17,6 +17,7 @@ from adlm.config import Config, ModelConfig
 from adlm.data.vocab import byte_vocab, make_vocab
 from adlm.models.build import build_model
 from adlm.samplers import template
+from adlm.samplers.cache import CacheSettings
 from adlm.samplers.generate import samplers_for
 from adlm.samplers.template import holes
 from adlm.train.run import train
@@ -63,6 +64,18 @@ def test_names_that_other_libraries_have_mean_the_same(runs, tmp_path):
         model.generate(topp=0.9)
 
 
+@pytest.mark.parametrize("kind", ["prefix", "dual", "delayed"])
+def test_a_cache_from_the_command_line_and_from_python(runs, kind, tmp_path):
+    model, out = adlm.load(runs / "mdlm"), tmp_path / "s.jsonl"
+    words = ["sample", str(runs / "mdlm"), "-n", "2", "--sampler", "confidence", "--cache", kind]
+    assert main([*words, "--json", str(out)]) == 0
+    ours = model.generate(n=2, sampler="confidence", cache=kind)
+    assert [json.loads(line)["text"] for line in out.read_text().splitlines()] == ours
+    kept = CacheSettings(kind, every=1, block=16)  # in full each time, in one block
+    plain = model.generate(n=2, sampler="confidence")
+    assert model.generate(n=2, sampler="confidence", cache=kept) == plain
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -81,6 +94,11 @@ def test_names_that_other_libraries_have_mean_the_same(runs, tmp_path):
         ("mdlm --sampler blocks --policy.size 17", "at most the context, 16, found 17"),
         ("mdlm --sampler blocks --policy.inner blocks", "must be another sampler than blocks"),
         ("mdlm --sampler blocks --policy.inner anchor-first", "has no 'anchor-first'"),
+        ("mdlm --cache double", "cache.kind must be one of 'none', 'prefix', 'dual', 'delayed'"),
+        ("mdlm --cache dual --cache.every 0", "--cache.every must be at least 1, found 0"),
+        ("ar --cache dual", "--cache dual is for models of whole rows: ar keeps what is finished"),
+        ("mdlm --anchor_every 4", "--anchor_every is for anchored diffusion, not for mdlm"),
+        ("mdlm --anchor-every 0", "--anchor_every must be at least 1, found 0"),
         ("ar --eta 0.1", "the sampler causal has no options"),
         ("mdlm --prompt " + "x" * 40, "the prompt has 40 tokens, and only 16 fit"),
         ("mdlm -n 0", "--n must be at least 1"),
