@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
@@ -131,8 +132,12 @@ def generate(
     settings: SamplingSettings = SamplingSettings(),
     device: str = "cpu",
     watch: Watch | None = None,
+    seeds: Sequence[tuple[int, int]] = (),
 ) -> Samples:
-    """Write the masks of a template: (L,) token ids. Row i is the same whatever n is."""
+    """Write the masks of a template: (L,) token ids. Row i is the same whatever n is.
+
+    With `seeds` the template is (n, L), and each of its rows has a (seed, row number) of its own.
+    """
     known = samplers_for(config)
     sampler = settings.sampler or usual(config)
     own = "causal" not in known and registry.outside("sampler", sampler)
@@ -141,7 +146,7 @@ def generate(
             f"a checkpoint of {config.objective} cannot be sampled by '{sampler}'; "
             f"it has {', '.join(known)}"
         )
-    length, most = len(template), config.data.length
+    length, most = template.shape[-1], config.data.length
     moving = sampler == "blocks" or (in_blocks(config) and config.model.positions == "rotary")
     if length > most and not moving:
         longer = "" if sampler == "causal" else " (the sampler blocks writes longer texts)"
@@ -164,9 +169,11 @@ def generate(
     tokens, nfe, heads = [], [], 0
     for low in range(0, settings.n, settings.at_once):
         rows = range(low, min(settings.n, low + settings.at_once))
-        z = torch.from_numpy(template).expand(len(rows), -1).clone()
+        given = template[rows.start : rows.stop] if seeds else template
+        z = torch.from_numpy(given).expand(len(rows), -1).clone()
         z = z.to(devices.wide(device))
-        random = RowRandom(settings.seed, rows)
+        own_seeds = [seeds[row] for row in rows] if seeds else [(settings.seed, r) for r in rows]
+        random = RowRandom.of(own_seeds)
         fixed = z != vocab.mask
         how = (settings.draw, random, settings.precision, device, config.process.conditioned)
         easel = BlockCanvas if in_blocks(config) else Canvas

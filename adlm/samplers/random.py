@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
@@ -15,10 +17,17 @@ class RowRandom:
         True
     """
 
-    def __init__(self, seed: int, rows: range):
+    def __init__(self, seed: int, rows: Iterable[int]):
         self.generators = [
             torch.Generator().manual_seed((seed * 1_000_003 + row) % 2**63) for row in rows
         ]
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple[int, int]]) -> RowRandom:
+        """Return the randomness of rows that have a (seed, row number) of their own each."""
+        made = cls(0, ())
+        made.generators = [g for seed, row in rows for g in cls(seed, (row,)).generators]
+        return made
 
     def uniform(self, length: int) -> Tensor:
         """(B, length) fp64 in [0, 1)."""
