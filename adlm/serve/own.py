@@ -9,6 +9,7 @@ import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
+from adlm import registry
 from adlm.data.vocab import Vocab
 from adlm.samplers.trace import Event
 from adlm.serve.exchange import Desk, body_of, events, reply, result
@@ -66,7 +67,10 @@ def writing(desk: Desk, served: Served, asked: Manner, given: np.ndarray) -> Wri
 
 def about(served: Served, sampler: str, seed: int) -> str:
     """Return one line on how a text is written."""
-    return f"{served.id} ({served.model.config.objective}), sampler {sampler}, seed {seed}"
+    kind = registry.lookup("objective", served.model.config.objective)
+    ahead = ", sees nothing behind a hole" if kind.causal or kind.in_blocks else ""
+    how = f"sampler {sampler}, seed {seed}{ahead}"
+    return f"{served.id} ({served.model.config.objective}), {how}"
 
 
 async def nll(request: Request) -> Response:

@@ -104,7 +104,7 @@ class Served:
         return given
 
     def between(self, prompt: str, suffix: str, count: int) -> tuple[np.ndarray, slice]:
-        """Return a prompt, `count` masks and a suffix as a template (L,), and where the masks are."""
+        """Return prompt, `count` masks and suffix as a template (L,), and where the masks are."""
         vocab = self.model.vocab
         self.check_text(prompt + suffix, "prompt")
         sentence = f"max_tokens must be at most {self.limits.tokens}, found {count}"
