@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
 
 from adlm import device as devices
-from adlm.config import Config, check
-from adlm.data.cache import TokenStore
+from adlm.config import Config
 from adlm.data.counts import CorpusCounts
 from adlm.data.lengths import Lengths
-from adlm.data.pack import pack
 from adlm.data.vocab import Vocab
-from adlm.errors import UserError, nearest
+from adlm.errors import UserError, in_python
 from adlm.models import checkpoint
-from adlm.models.denoiser import Denoiser
+from adlm.models.denoiser import Denoiser, States
 from adlm.models.hub import load_model
+from adlm.nn.context import Context
 from adlm.objectives.likelihood import evaluator, length_nats, score
-from adlm.registry import allow, outside
+from adlm.objectives.texts import Nats, by_text, document_rows
+from adlm.objectives.tokens import hidden_states, log_probabilities, token_ids
+from adlm.registry import allow
 from adlm.remote import download, is_name
 from adlm.samplers import template
 from adlm.samplers.base import Watch
-from adlm.samplers.categorical import Draw
 from adlm.samplers.generate import Samples, SamplingSettings, generate
+from adlm.samplers.keywords import settings
 from adlm.samplers.trace import Trace
+from adlm.values import check, typed
 
 use = allow  # code of one's own, by its name module:name
 
@@ -43,35 +48,71 @@ class Model:
     lengths: Lengths
     counts: CorpusCounts | None = None  # of its training corpus, where its anchor rule reads them
 
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer itself, of the package `tokenizers`; `vocab` has its special tokens."""
+        return self.vocab.tokenizer
+
+    @overload
     def generate(
         self,
-        n: int = 1,
         prompt: str = "",
+        n: int = 1,
         length: int | None = None,
         max_new_tokens: int | None = None,
         **how: Any,
-    ) -> list[str]:
+    ) -> list[str]: ...
+
+    @overload
+    def generate(
+        self,
+        prompt: Sequence[str],
+        n: int = 1,
+        length: int | None = None,
+        max_new_tokens: int | None = None,
+        **how: Any,
+    ) -> list[list[str]]: ...
+
+    @in_python
+    def generate(
+        self,
+        prompt: str | Sequence[str] = "",
+        n: int = 1,
+        length: int | None = None,
+        max_new_tokens: int | None = None,
+        **how: Any,
+    ) -> list[str] | list[list[str]]:
         """n texts after a prompt, of `length` tokens in all or of `max_new_tokens` after it.
 
-        `how` is sampler, steps, policy (the sampler's own options), temperature, top_k, nucleus
-        (or top_p), compat and seed; num_samples is another name of n.
+        Of a list of prompts, a list of n texts for each: the same as each prompt gets alone. `how`
+        is sampler, steps, policy (the sampler's own options), temperature, top_k, nucleus (or
+        top_p), compat and seed; num_samples is another name of n.
         """
-        given = self.blank(prompt, length, max_new_tokens)
-        return self.write(given, settings(n=n, **how)).texts
+        one = isinstance(prompt, str)
+        prompts = [prompt] if isinstance(prompt, str) else texts_of(prompt, "prompt")
+        given = [self.blank(p, length, max_new_tokens) for p in prompts]
+        chosen = settings(n=n, **how)
+        texts = self.write(given, chosen).texts if given else []
+        count = chosen.n
+        return texts if one else [texts[i : i + count] for i in range(0, len(texts), count)]
 
     def blank(
         self, prompt: str = "", length: int | None = None, new: int | None = None
     ) -> np.ndarray:
-        """The template of a text after a prompt: (L,), by default of the trained length."""
+        """Return the template of a text after a prompt: (L,), by default of the trained length."""
         if length is not None and new is not None:
             raise UserError("give --length (with the prompt) or --max_new_tokens, not both")
-        wanted = self.config.data.length if length is None else length
+        wanted = self.config.data.length if length is None else typed(length, int, "--length")
+        new = typed(new, int | None, "--max_new_tokens")
         return template.after(prompt, wanted, self.vocab, new)
 
+    @in_python
     def infill(self, text: str, n: int = 1, **how: Any) -> list[str]:
         """n ways to fill the holes of a text, `The [MASK] of the union is [MASK:4] .`"""
-        return self.write(template.holes(text, self.vocab), settings(n=n, **how)).texts
+        (whole,) = texts_of([text], "text")
+        return self.write(template.holes(whole, self.vocab), settings(n=n, **how)).texts
 
+    @in_python
     def trace(self, prompt: str = "", text: str | None = None, n: int = 1, **how: Any) -> Trace:
         """The record of how texts are written: after a prompt, or into the holes of a text.
 
@@ -81,14 +122,17 @@ class Model:
         return self.record(given, settings(n=n, **how))[1]
 
     def write(
-        self, given: np.ndarray, how: SamplingSettings, watch: Watch | None = None
+        self,
+        given: np.ndarray | Sequence[np.ndarray],
+        how: SamplingSettings,
+        watch: Watch | None = None,
     ) -> Samples:
-        """Write the masks of a template: (L,) token ids."""
+        """Write the masks of a template, (L,) token ids, or of several."""
         precise = replace(how, precision=devices.precision(how.precision, self.device))
         return generate(self.network, self.config, self.vocab, given, precise, self.device, watch)
 
     def record(self, given: np.ndarray, how: SamplingSettings) -> tuple[Samples, Trace]:
-        """The same with a record of every step."""
+        """Return the same with a record of every step."""
         trace = Trace(given, self.vocab)
         made = self.write(given, how, trace)
         trace.mark_anchors(self.network, self.config, self.counts)
@@ -100,14 +144,18 @@ class Model:
         )
         return made, trace
 
+    @in_python
     def nll(
         self,
         texts: Sequence[str],
         draws: int = 16,
         seed: int = 0,
         length: Literal["coded", "given"] = "coded",
-    ) -> np.ndarray:
+    ) -> Nats:
         """Nats of each text, its end included: exact for AR, an upper bound for diffusion.
+
+        An array, (texts,), whose `se` has the standard error of each, which the draws leave (0 for
+        AR; more draws make it smaller).
 
         A diffusion model sees how many tokens a text has. `coded` adds what that number costs (by
         the lengths of the training documents, see `data/lengths.py`): a bound of -log p(text), as
@@ -115,53 +163,100 @@ class Model:
         are one. A text longer than the model's context is scored in pieces of that length.
         """
         check(length in ("coded", "given"), "length", length, "coded or given")
-        objective = evaluator(self.config, self.vocab)
+        check(typed(draws, int, "draws") >= 1, "draws", draws, "at least 1")
         if isinstance(texts, str):
             raise UserError("nll takes a list of texts: [text] for one")
-        if not all(text.strip() for text in texts):
+        listed = texts_of(texts, "texts")
+        if not all(text.strip() for text in listed):
             raise UserError("every text must have at least one character that is not a space")
-        ids = [np.append(e, self.vocab.eos) for e in self.vocab.encode(texts)]
-        if not ids:
-            return np.zeros(0)
-        ends = np.cumsum([len(i) for i in ids])
-        store = TokenStore(np.concatenate(ids), ends, 0, "")
-        rows = pack(store, self.vocab, self.config.data.length, "document")
-        found = score(
-            self.network,
-            objective,
-            rows,
-            np.arange(len(rows)),
-            draws,
-            seed,
-            device=self.device,
-            quiet=True,
-        )
+        if not listed:
+            return Nats.of(np.zeros(0), np.zeros(0))
+        objective, vocab = evaluator(self.config, self.vocab), self.vocab
+        rows = document_rows(listed, vocab, self.config.data.length)
+        every = np.arange(len(rows))
+        net, device = self.network, self.device
+        found = score(net, objective, rows, every, draws, seed, device=device, quiet=True)
         if length == "coded" and not objective.exact:
             found = found.plus(length_nats(rows, found.index, self.lengths))
-        return np.bincount(rows.document, found.nats.mean(axis=1), minlength=len(texts))
+        return by_text(found, len(listed), objective.exact)
+
+    @in_python
+    def token_logprobs(self, text: str) -> list[tuple[str, float]]:
+        """Each token of a text with its log-probability.
+
+        Of AR and A2R given all tokens before it: their sum is the text's. Of masked diffusion given
+        all others, each hidden alone: how well it fits its place, and no likelihood when summed.
+        """
+        x = self._tokens(text)
+        found = log_probabilities(self.network, self.config, self.vocab, x)
+        return list(zip(self.vocab.pieces(x.tolist()), found.tolist(), strict=True))
+
+    @in_python
+    def hidden(self, text: str) -> Tensor:
+        """(L, D) the final state of each token: what the vocabulary head reads.
+
+        Of AR and A2R after reading it; of diffusion in the whole text, with nothing hidden.
+        """
+        return hidden_states(self.network, self.config, self.vocab, self._tokens(text))
+
+    @in_python
+    def forward(self, ids: Any, sigma: Any = None) -> States:
+        """One pass over token ids, (B, L) or (L,): the states of denoiser and anchor network.
+
+        `sigma`, a number or (B,), is the noise level, where the network sees it.
+        """
+        z, context = self._input(ids, sigma)
+        with torch.no_grad():
+            return self.network(z, context)
+
+    @in_python
+    def logits(self, ids: Any, sigma: Any = None) -> Tensor:
+        """(B, L, V) raw logits of token ids, (B, L) or (L,); the mask's own is among them.
+
+        Those of a diffusion model at l are about the token at l; of AR and A2R about the one after.
+        """
+        z, context = self._input(ids, sigma)
+        with torch.no_grad():
+            return self.network.logits(z, context)
+
+    def save(self, folder: str | Path) -> None:
+        """Write a checkpoint, which `adlm.load` and every command read; the folder must be new."""
+        home = Path(folder).expanduser()
+        if home.exists() and (not home.is_dir() or any(home.iterdir())):
+            raise UserError(f"{home} is there already: name a new or an empty folder")
+        weights = self.network.state_dict()
+        with checkpoint.whole(home) as work:
+            checkpoint.write(work, self.config, self.vocab, weights, self.lengths, self.counts)
+
+    def to(self, device: str) -> Model:
+        """The same model on another device: auto, cpu, mps, cuda or cuda:N."""
+        where = devices.pick(device)
+        return replace(self, network=self.network.to(where), device=where)
+
+    def _tokens(self, text: str) -> Tensor:
+        """(L,) the tokens of a text that the network can see at once."""
+        (whole,) = texts_of([text], "text")
+        ids, most = template.ids(whole, self.vocab), self.config.data.length
+        check(1 <= len(ids) <= most, "text", f"{len(ids)} tokens", f"1 to {most} tokens long")
+        return torch.from_numpy(ids).to(self.device)
+
+    def _input(self, ids: Any, sigma: Any) -> tuple[Tensor, Context]:
+        """(B, L) token ids, and the noise level: (B,)."""
+        z = token_ids(ids, self.vocab.size).to(self.device)
+        if sigma is None:
+            return z, Context()
+        if not self.config.model.time:
+            raise UserError("sigma is for networks that see the noise level, and this one does not")
+        level = torch.as_tensor(sigma, dtype=torch.float32, device=self.device)
+        return z, Context(sigma=level.expand(len(z)) if level.ndim == 0 else level)
 
 
-ALIASES = {"top_p": "nucleus", "num_samples": "n"}  # names that other libraries have
-
-
-def settings(**how: Any) -> SamplingSettings:
-    """Settings from plain keywords; those of a draw may stand among them."""
-    for alias, name in ALIASES.items():
-        if alias in how:
-            value = how.pop(alias)
-            if how.get(name, 1) not in (1, value):  # 1 is the default of either
-                raise UserError(f"{alias} is another name of {name}: give one of them")
-            how[name] = value
-    own = {f.name for f in fields(SamplingSettings)}
-    drawn = {f.name for f in fields(Draw)}
-    unknown = sorted(set(how) - own - drawn)
-    if unknown:
-        raise UserError(f"there is no setting '{unknown[0]}'{nearest(unknown[0], own | drawn)}")
-    for given in (how.get("sampler"), (how.get("policy") or {}).get("inner")):
-        if given and outside("sampler", given):
-            allow(given)
-    draw = Draw(**{k: v for k, v in how.items() if k in drawn})
-    return SamplingSettings(**{"draw": draw, **{k: v for k, v in how.items() if k in own}})
+def texts_of(values: Any, name: str) -> list[str]:
+    """The values as a list of texts, or UserError."""
+    listed = list(values) if isinstance(values, Iterable) else [values]
+    for value in listed:
+        check(isinstance(value, str), name, value, "a text, or a list of texts")
+    return listed
 
 
 def load(path: str | Path, device: str = "auto", use: Sequence[str] = ()) -> Model:
@@ -178,7 +273,7 @@ def load(path: str | Path, device: str = "auto", use: Sequence[str] = ()) -> Mod
 
 
 def fetched(path: str) -> str:
-    """The same path, or the folder into which the hub's model of that name was downloaded."""
+    """Return the path, or the folder of the hub's model of that name."""
     if not is_name(path) or "/" not in path:
         return path
     folder = download(path, checkpoint.FILES)

@@ -43,6 +43,7 @@ COMMANDS = {
     "study baselines": "every baseline of the paper's tables, and anchoring over them",
     "study ablate": "change one setting of anchoring at a time",
     "study times": "how MDLM learns best: times, weights, rates and batch",
+    "study finetune": "starting from a base against from scratch",
     "study reasoning": "reasoning methods on one task, over seeds",
     "reason train": "train a model to reason: task x method",
     "reason eval": "accuracy, sound traces and cost of a reasoning model",
@@ -145,7 +146,8 @@ def run(command: Command, words: list[str]) -> int:
     """Call a command with what the words say, or show its help."""
     given, said = command.read(words), ""
     if hasattr(command.defaults, "config"):
-        config, said = base_config(given.get("RECIPE", "laptop-mdlm"), given.get("--size"))
+        chosen = given.get("RECIPE", "laptop-mdlm")
+        config, said = base_config(chosen, given.get("--size"), given.get("--base.name"))
         command = Command(command.name, command.function, config=config)
     if "--help" in given:
         print(command.help(said), end="")
@@ -153,8 +155,12 @@ def run(command: Command, words: list[str]) -> int:
     return command.function(**command.arguments(given)) or 0
 
 
-def base_config(chosen: str, size: str | None = None) -> tuple[Any, str]:
-    """Return the configuration that a recipe or a run has, and a sentence that says so."""
+def base_config(chosen: str, size: str | None = None, base: str | None = None) -> tuple[Any, str]:
+    """Return the configuration that a recipe or a run has, and a sentence that says so.
+
+    With the name of a `base` its network and tokenizer stand in place of the recipe's.
+    """
+    from adlm.models.adapt import based, open_base
     from adlm.models.size import resize
     from adlm.recipes import recipe
     from adlm.registry import names
@@ -162,15 +168,19 @@ def base_config(chosen: str, size: str | None = None) -> tuple[Any, str]:
 
     home = Path(chosen).expanduser()
     if chosen in names("recipe"):
-        base = recipe(chosen)
+        config = recipe(chosen)
     elif home.joinpath("config.json").is_file():
-        base = stored_config(home)
+        config = stored_config(home)
     elif os.sep in chosen or home.is_dir():
         raise UserError(f"{chosen} is no recipe, and no run either: it has no config.json")
     else:
-        base = recipe(chosen)  # says what there is
+        config = recipe(chosen)  # says what there is
     sized = f" at size {size}" if size else ""
-    return resize(base, size) if size else base, f"The defaults are those of {chosen}{sized}."
+    if base and size:
+        raise UserError(f"the network is that of the base {base}: leave out --size")
+    if base:
+        config, sized = based(config, open_base(base)), f" on {base}"
+    return resize(config, size) if size else config, f"The defaults are those of {chosen}{sized}."
 
 
 def options_of(name: str) -> list[Option]:

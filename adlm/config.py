@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from adlm.errors import UserError
 from adlm.nn.config import ModelConfig
+from adlm.process.config import AnchorConfig, ProcessConfig
 from adlm.values import check, check_sizes, typed_object
 
 
@@ -29,7 +30,10 @@ class DataConfig:
         field: Name of the text field in jsonl, csv, parquet and hf data.
         tokenizer: byte, bpe:SIZE (trained on the train split), gpt2, bert, or a tokenizer.json.
         length: Tokens in a row, L.
-        packing: wrap joins documents end to end; document starts a new row with each.
+        packing: wrap joins documents end to end; document starts a new row with each; pair has a
+            row for each prompt with its answer (or chat, `messages`) of jsonl or csv files, and
+            the answer alone is hidden and scored.
+        skip_long: Leave out pairs that are longer than a row, which are refused otherwise.
         attend: row lets all of a row's tokens see each other; document only those of one document.
         workers: Threads that tokenise; 0 = all cores. Never changes the result.
     """
@@ -39,7 +43,8 @@ class DataConfig:
     field: str = "text"
     tokenizer: str = "bpe:1024"
     length: int = 64
-    packing: Literal["wrap", "document"] = "wrap"
+    packing: Literal["wrap", "document", "pair"] = "wrap"
+    skip_long: bool = False
     attend: Literal["row", "document"] = "row"
     workers: int = 0
 
@@ -47,93 +52,6 @@ class DataConfig:
         check(bool(self.name.strip()), "data.name", self.name, "a named set, a path or hf:NAME")
         check_sizes(self, "data.", 2, length=2**24)
         check_sizes(self, "data.", 0, workers=4096)
-
-
-@dataclass(frozen=True)
-class ProcessConfig:
-    """The forward process of a diffusion objective.
-
-    Attributes:
-        schedule: Noise schedule alpha_t: log-linear, cosine, polynomial, polynomial:POWER,
-            geometric (SEDD's with uniform noise), or one of yours, module:Class.
-        kernel: What noise is: mask, uniform (any real token: UDLM, SEDD) or mixture:SHARE (GIDD,
-            with that share of real tokens at t = 1/2, in [0, 1)).
-        masking: exact-k (same bound, less variance) or bernoulli (the published code's).
-        times: How the times of a batch are drawn: stratified, antithetic, uniform, or
-            bell:CENTRE:WIDTH (more often in the middle; not with the bound's weight).
-        weight: What a row counts in training: bound (the bound is minimised), flat (every hidden
-            token alike), clamp:MOST, or GIDD's dynamic. Reported figures are the bound in any case.
-        steps: Discrete time steps T (D3PM has them); 0 = continuous time.
-        eps: Smallest time that bernoulli masking draws (UDLM, SEDD and GIDD: also how far times
-            stay from 1); the training's own figure is then no bound.
-        conditioned: Let the denoiser see the noise level (needs model.time).
-        remask: Remasking probability sigma_t in the bound with discrete steps.
-        block: Tokens in a block of block diffusion (bd3lm); it must divide data.length.
-        clip: The interval from which block diffusion's training draws its times.
-        curriculum: UDLM's (Duo): share of the training in which noise is Gaussian and softened.
-    """
-
-    schedule: str = "log-linear"
-    kernel: str = "mask"
-    masking: str = "exact-k"
-    times: str = "stratified"
-    weight: str = "bound"
-    steps: int = 0
-    eps: float = 0.0
-    conditioned: bool = False
-    remask: float = 0.0
-    block: int = 4
-    clip: tuple[float, float] = (0.0, 1.0)
-    curriculum: float = 0.0
-
-    def __post_init__(self) -> None:
-        check(0 <= self.curriculum <= 1, "process.curriculum", self.curriculum, "in [0, 1]")
-        check(0 <= self.remask <= 1, "process.remask", self.remask, "in [0, 1]")
-        check_sizes(self, "process.", 0, steps=10**9)
-        check(0 <= self.eps < 1, "process.eps", self.eps, "in [0, 1)")
-        check(self.block >= 1, "process.block", self.block, "at least 1")
-        rising = len(self.clip) == 2 and 0 <= self.clip[0] <= self.clip[1] <= 1 and self.clip[1] > 0
-        check(rising, "process.clip", self.clip, "two numbers in [0, 1], the larger one last")
-
-
-@dataclass(frozen=True)
-class AnchorConfig:
-    """Which tokens are anchors, and how much their prediction counts.
-
-    Attributes:
-        rule: count, frequency, corpus, tfidf, all, none, or a function of yours, module:function.
-        tau: count takes tokens that occur at most so often in their row.
-        share: frequency takes tokens up to this share of their row; corpus and tfidf mark about
-            this share of all tokens.
-        gamma: Weight of the anchor loss.
-        warmup: Share of the training over which gamma rises from 0.
-        fade: Let gamma fall back to 0, linearly, from the end of the warm-up to `until`.
-        until: Share of the training after which gamma is 0; a step then costs no anchor loss.
-        positions: Anchor loss at all anchors (the published code) or only masked ones (the theory).
-        every: Of those, only one position in so many, others each time; the loss is scaled up.
-        compat: As the published code: BOS and EOS may be anchors, and the anchor head may predict
-            the mask.
-    """
-
-    rule: str = "count"
-    tau: int = 5
-    share: float = 0.3
-    gamma: float = 3e-3
-    warmup: float = 0.003
-    fade: bool = False
-    until: float = 1.0
-    positions: Literal["all", "masked"] = "masked"
-    every: int = 1
-    compat: bool = False
-
-    def __post_init__(self) -> None:
-        check_sizes(self, "anchor.", 1, tau=10**9, every=10**9)
-        check(0 < self.share <= 1, "anchor.share", self.share, "in (0, 1]")
-        check(
-            0 <= self.gamma < math.inf, "anchor.gamma", self.gamma, "a finite number of 0 or more"
-        )
-        check(0 <= self.warmup <= 1, "anchor.warmup", self.warmup, "in [0, 1]")
-        check(0 < self.until <= 1, "anchor.until", self.until, "in (0, 1]")
 
 
 @dataclass(frozen=True)
@@ -221,6 +139,23 @@ class TrainConfig:
 
 
 @dataclass(frozen=True)
+class BaseConfig:
+    """What a training starts from.
+
+    Attributes:
+        name: A run, a checkpoint, another project's weights or a name on the hub (--base is short
+            for it): its network and tokenizer are taken. Nothing by default.
+        anneal: A causal base's attention opens over this share of the training; 0 = at once.
+    """
+
+    name: str | None = None
+    anneal: float = 0.0
+
+    def __post_init__(self) -> None:
+        check(0 <= self.anneal <= 1, "base.anneal", self.anneal, "in [0, 1]")
+
+
+@dataclass(frozen=True)
 class Config:
     """Everything that determines a run.
 
@@ -233,6 +168,7 @@ class Config:
         anchor: The anchors.
         optim: The optimiser.
         train: The run.
+        base: What it starts from.
     """
 
     objective: str = "mdlm"
@@ -242,8 +178,11 @@ class Config:
     anchor: AnchorConfig = field(default_factory=AnchorConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+    base: BaseConfig = field(default_factory=BaseConfig)
 
     def __post_init__(self) -> None:
+        if self.model.shift and self.data.attend == "document":
+            raise UserError("model.shift needs data.attend row: a document has no start of its own")
         if self.process.conditioned and not self.model.time:
             raise UserError("process.conditioned needs model.time above 0, found 0")
 

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class UserError(Exception):
@@ -35,6 +41,29 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def need(module: str, extra: str, what: str) -> UserError:
     """Return the error for an optional feature whose extra is not installed."""
     return UserError(f"{what} needs the package '{module}': pip install 'adlm[{extra}]'")
+
+
+def in_python(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function's sentences name parameters as Python does: `top_k`, not `--draw.top_k`.
+
+    Example:
+        >>> @in_python
+        ... def refuse(top_k: int) -> None:
+        ...     raise UserError(f"--draw.top_k must be 0 or more, found {top_k}")
+        >>> refuse(-1)
+        Traceback (most recent call last):
+        adlm.errors.UserError: top_k must be 0 or more, found -1
+    """
+
+    @wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except UserError as error:
+            said = re.sub(r"--(?:draw\.)?(?=[a-z])", "", str(error))
+            raise type(error)(said) from None
+
+    return called
 
 
 @contextmanager

@@ -53,7 +53,7 @@ PRODUCTS = 4  # at a time; the shortest counts
 def step_rate(
     config: Config, vocab: Vocab, device: str, precision: str, tokens: int = 4096
 ) -> float:
-    """Tokens a second of real training steps on made-up rows, about `tokens` at a time."""
+    """Return tokens a second of real training steps on made-up rows, about `tokens` at a time."""
     length = config.data.length
     rows = max(1, min(config.train.batch, tokens // length))
     model = build_model(config, vocab.size).to(device).train()

@@ -38,6 +38,7 @@ OWN = ("--use", "--logger")  # options whose values are code outside the tree
 READERS = ("config", "checkpoint", "checkpoint_or_run", "checkpoint_or_samples", "runs")
 SHORT = {
     "--data": "--data.name",
+    "--base": "--base.name",
     "--compile": "--train.compile",
     "--json": "--json_out",
     "--nucleus": "--draw.nucleus",
@@ -164,21 +165,21 @@ class Command:
             if name in OWN or (name in AXES and OUTSIDE.fullmatch(value)):
                 allow(value)
             given[name] = option.value(value, name)
-        return self._placed(loose, given)
+        given = {**dict(self._placed(loose)), **given}
+        missing = [o.name.lower() for o in self.needed if o.name not in given]
+        if missing and "--help" not in given:
+            raise UserError(f"{', '.join(missing)} is missing: {self.usage}")
+        return given
 
-    def _placed(self, loose: list[Any], given: dict[str, Any]) -> dict[str, Any]:
-        """Add the words without an option's name; a list in the last place takes all the rest."""
+    def _placed(self, loose: list[Any]) -> list[tuple[str, object]]:
+        """Place the words without an option's name; a list in the last place takes all the rest."""
         last = len(self.places) - 1
         if self.places and self.places[last].form is list and loose[last:]:
             loose = [*loose[:last], loose[last:]]
         if loose[last + 1 :]:
             raise UserError(f"'{loose[last + 1]}' is one argument too many")
         placed = zip(self.places, loose, strict=False)
-        given = {o.name: o.value(words, o.name) for o, words in placed} | given
-        missing = [o.name.lower() for o in self.needed if o.name not in given]
-        if missing and "--help" not in given:
-            raise UserError(f"{', '.join(missing)} is missing: {self.usage}")
-        return given
+        return [(o.name, o.value(words, o.name)) for o, words in placed]
 
     def arguments(self, given: Mapping[str, object]) -> dict[str, Any]:
         """Return the function's arguments: what was given, on top of the defaults."""

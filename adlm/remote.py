@@ -25,7 +25,7 @@ def is_name(text: str) -> bool:
 
 
 def download(name: str, files: Collection[str]) -> Path:
-    """The folder with those files of a model that the hub has; others are left there."""
+    """Return the folder with those files of a model that the hub has; others are left there."""
     if not is_name(name):
         raise UserError(f"there is no checkpoint or run {name}, and no file either")
     with one_sentence(name):
@@ -81,5 +81,5 @@ def one_sentence(name: str) -> Iterator[None]:
 
 
 def first(error: Exception) -> str:
-    """The first line of what an error says."""
+    """Return the first line of what an error says."""
     return (str(error).splitlines() or [type(error).__name__])[0] or type(error).__name__

@@ -70,13 +70,13 @@ class Result(Stamp):
     version: ClassVar[int] = 1  # of the file's form
 
     def to_json(self) -> dict[str, Any]:
-        """The fields of the file; a number that is not finite is null."""
+        """Return the fields of the file; a number that is not finite is null."""
         plain = msgspec.json.decode(msgspec.json.encode(self))
         return {"command": self.command, "version": self.version, **plain}
 
     @classmethod
     def from_json(cls, values: dict[str, Any], where: str | Path = "the result") -> Self:
-        """The result that a file holds; `where` names it in the sentence if it holds none."""
+        """Return the result that a file holds, or raise UserError that names it by `where`."""
         try:
             return msgspec.convert(values, cls)
         except msgspec.ValidationError as error:
@@ -84,11 +84,11 @@ class Result(Stamp):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """The result in a file."""
+        """Return the result in a file."""
         return cls.from_json(read_json(path), path)
 
     def stamped(self, device: str, precision: str) -> Self:
-        """The same with this machine, date and commit."""
+        """Return the same with this machine, date and commit."""
         return replace(self, **vars(Stamp.now(device, precision)))
 
     def save(self, path: Path) -> None:
@@ -96,16 +96,16 @@ class Result(Stamp):
         write_json(path, self.to_json())
 
     def section(self, name: str) -> Section:
-        """What is shown of it: table, notes, texts, plots; `name` is the file's, without .json."""
+        """Return what is shown of it; `name` is the file's, without .json."""
         raise NotImplementedError
 
     def text(self) -> str:
-        """What the terminal shows of it."""
+        """Return what the terminal shows of it."""
         return self.section("").text()
 
 
 def read_json(path: Path) -> Json:
-    """The object in a JSON file; UserError where there is none."""
+    """Return the object in a JSON file, or raise UserError."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -159,7 +159,7 @@ def try_place(path: Path) -> None:
 
 
 def commit() -> str | None:
-    """The commit of the source tree that runs, with a + where it has changes; None outside one."""
+    """Return the commit of the source tree, with a + where it has changes; None outside one."""
     home = Path(__file__).parents[1]
     if not (home / ".git").exists():  # an installed package, perhaps inside somebody's repository
         return None

@@ -23,17 +23,26 @@ class Batch:
     x: Tensor  # (B, L) int64 token ids
     valid: Tensor  # (B, L) bool, False = padding: neither seen nor scored
     segment: Tensor | None = None  # (B, L) which positions see each other; None = all do
+    given: Tensor | None = None  # (B, L) bool: a prompt, seen but neither hidden nor scored
+
+    @property
+    def scored(self) -> Tensor:
+        """(B, L) bool: the tokens that are hidden and scored."""
+        return self.valid if self.given is None else self.valid & ~self.given
 
     def __getitem__(self, part: slice) -> Batch:
-        segment = None if self.segment is None else self.segment[part]
-        return Batch(self.x[part], self.valid[part], segment)
+        return self._each(lambda x: x[part])
 
     def __len__(self) -> int:
         return len(self.x)
 
     def to(self, device: str) -> Batch:
-        segment = None if self.segment is None else self.segment.to(device)
-        return Batch(self.x.to(device), self.valid.to(device), segment)
+        return self._each(lambda x: x.to(device))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        found = {f.name: getattr(self, f.name) for f in fields(self)}
+        made: dict[str, Any] = {k: change(x) for k, x in found.items() if x is not None}
+        return Batch(**made)
 
 
 @dataclass(frozen=True)

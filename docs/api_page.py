@@ -13,9 +13,11 @@ from typing import Any
 from adlm import api, registry
 from adlm.config import Config, from_dict, to_dict
 from adlm.data.corpus import open_rows, open_vocab
+from adlm.models.adapt import based, open_base
 from adlm.models.cost import parameters
 from adlm.models.size import resize
 from adlm.objectives.likelihood import Likelihood, evaluator, score, spread
+from adlm.objectives.texts import Nats
 from adlm.recipes import recipe
 from adlm.recipes.anchoring import anchored
 from adlm.samplers.base import Canvas, Policy, clock
@@ -49,16 +51,23 @@ PARTS = (
     Part(
         "Load and use a model",
         "A run is the folder that `adlm train --out` made. `adlm.load` gives a `Model`: network, "
-        "vocabulary and settings together. Its methods take and give plain texts.",
+        "vocabulary and settings together. Its methods take and give plain texts; `forward` and "
+        "`logits` take token ids. What cannot be done is a `UserError` of one sentence.",
         """\
         import adlm
 
         model = adlm.load("runs/anchored")
-        model.generate(n=2, prompt="The", nucleus=0.9)
+        model.generate("The", n=2, top_p=0.9)
+        model.generate(["The", "We are a"], max_new_tokens=6)  # each as it is alone
         model.infill("The [MASK] of the union is [MASK:4] .")
-        model.nll(["The union is strong."])  # nats, an upper bound for diffusion
+        found = model.nll(["The union is strong."])  # nats, an upper bound for diffusion
+        print(found, "±", found.se)
+        model.token_logprobs("The union is strong.")  # [("The", -3.1), ...]
+        model.hidden("The union is strong.")  # (L, D)
+        ids = model.tokenizer.encode("The union").ids
+        model.logits([ids])  # (B, L, V)
         """,
-        (api.load, api.Model),
+        (api.load, api.Model, Nats),
     ),
     Part(
         "How texts are written",
@@ -102,15 +111,19 @@ PARTS = (
     ),
     Part(
         "Training",
-        "What `adlm train` does. Ctrl-C saves a checkpoint and returns 130.",
+        "What `adlm train` does. Ctrl-C saves a checkpoint and returns 130. `based` is what "
+        "`--base` does: the recipe with the network and the tokenizer of a checkpoint, from whose "
+        "weights the run starts ([Weights](weights.md)).",
         """\
         from pathlib import Path
 
+        from adlm.models.adapt import based, open_base
         from adlm.train.run import train
 
         train(config, Path("runs/from-python"))
+        train(based(config, open_base("runs/from-python")), Path("runs/went-on"))
         """,
-        (train,),
+        (train, open_base, based),
     ),
     Part(
         "Scoring",

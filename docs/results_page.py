@@ -13,6 +13,7 @@ from follow import ReadmeResult
 
 from adlm.eval.report import of_file
 from adlm.results import Result, read_json
+from adlm.studies.finetune import FinetuneResult
 from adlm.studies.quickstart_result import QuickstartResult
 from adlm.studies.reasoning import ReasoningStudyResult
 from adlm.studies.result import StudyResult
@@ -87,6 +88,8 @@ def page() -> str:
         parts += [f"![{name}](../results/{name}.png)", f"{machine(study)}."]
         if said := texts.read(name):
             parts.append(said)
+    if tuned := read(FinetuneResult, "finetune"):
+        parts += shown(tuned.section("finetune"), tuned)
     for path in sorted(RESULTS.glob("eval-*.json")):
         parts += shown(of_file(path), Result.from_json(read_json(path), path))
     return "\n\n".join(parts) + "\n"

@@ -63,7 +63,7 @@ class Facts:
     def setting(self, name: str, path: str) -> Any:
         """What a row was configured with: setting("ADLM", "anchor.gamma")."""
         row = self.row(name)
-        stored = row.config if isinstance(row, StudyRow) else row.plan["settings"]
+        stored = row.config if isinstance(row, StudyRow) else row.plan.settings
         return reduce(into, path.split("."), stored)
 
     def mean(self, name: str) -> float:

@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[1] / "adlm"
 LAYERS: list[str] = [
     "__version__ errors values registry locks memory system progress device config types results "
     "remote viz "
-    "nn.config nn.context nn.layout nn.cache",
+    "nn.config nn.context nn.layout nn.cache process.config",
     "data",
     "process",
     "nn",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from adlm import budget
 from adlm.config import Config, check
 from adlm.data.corpus import open_vocab
+from adlm.models.adapt import open_base
 
 
 def plan(
@@ -26,7 +27,7 @@ def plan(
     check(count >= 1, "--count", count, "at least 1")
     if gpu is not None:
         budget.find_gpu(gpu)
-    vocab = open_vocab(config.data)
+    vocab = open_base(config.base.name).vocab if config.base.name else open_vocab(config.data)
     print(f"{recipe}: {config.objective}, {vocab.size:,} tokens in the vocabulary")
     for label, value in budget.plan(config, vocab, gpu, count):
         print(f"{label:<18}{value}", flush=True)

@@ -19,7 +19,7 @@ def quickstart(settings: QuickstartSettings = QuickstartSettings()) -> None:
     result = run(settings)
     shown = result.section("quickstart")
     title = "test split of the default corpus; ± is one standard error over documents"
-    console.print(terminal_table(shown.header, shown.rows, title))
+    console.print(terminal_table(shown.header, shown.rows, title, console.width))
     minutes = (time.monotonic() - began) / 60
     print(f"{minutes:.1f} minutes; written to {settings.home / 'results.json'}")
     print(f"open {(settings.home / 'report.html').resolve()}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from adlm.errors import need
-from adlm.serve.limits import Limits
+from adlm.serve.limits import ServeLimits
 
 
 def serve(
@@ -13,7 +13,7 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8000,
     device: str = "auto",
-    limits: Limits = Limits(),
+    limits: ServeLimits = ServeLimits(),
 ) -> None:
     """Serve models: a playground in the browser, and an API that OpenAI's clients speak.
 

@@ -11,6 +11,7 @@ import numpy as np
 from adlm.config import DataConfig
 from adlm.data import cache, vocab
 from adlm.data.pack import Rows, pack
+from adlm.data.pairs import open_pairs
 from adlm.data.sources import data_dirs, open_source
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError, nearest
@@ -53,6 +54,8 @@ def _trained(config: DataConfig, size: int) -> Vocab:
 
 def open_rows(config: DataConfig, split: str, words: Vocab) -> Rows:
     """Open the rows of one split."""
+    if config.packing == "pair":
+        return open_pairs(config, split, words)
     store = cache.load(open_source(config, split), words, config.workers)
     if split == "train" and len(store.tokens) < config.length:
         raise UserError(

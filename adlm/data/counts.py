@@ -37,7 +37,7 @@ class CorpusCounts:
 
     @classmethod
     def even(cls, vocab_size: int) -> CorpusCounts:
-        """Every token once, each in a row of its own: counts to try a rule on."""
+        """Return every token once, each in a row of its own: counts to try a rule on."""
         ones = torch.ones(vocab_size, dtype=torch.float64)
         return cls(ones, ones, torch.tensor(float(vocab_size), dtype=torch.float64))
 

@@ -8,7 +8,7 @@ import json
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from adlm.errors import UserError, need
 
@@ -55,21 +55,37 @@ def pieces(path: Path) -> Iterator[str]:
 
 def jsonl(path: Path, field: str = "text") -> Iterator[str]:
     """Yield the text field of each line; a list of sentences is joined by spaces."""
+    return (text_of(record, field, where) for where, record in json_records(path))
+
+
+def json_records(path: Path) -> Iterator[tuple[str, Any]]:
+    """Yield file and line, and what the line holds."""
     for number, line in enumerate(lines(path), 1):
         if line.strip():
             try:
-                record = json.loads(line)
+                yield f"{path} line {number}", json.loads(line)
             except (ValueError, RecursionError) as error:
                 raise UserError(f"{path} line {number} is not JSON ({error})") from None
-            yield text_of(record, field, f"{path} line {number}")
 
 
 def csv_rows(path: Path, field: str = "text") -> Iterator[str]:
     """Yield the text column of a csv file with a header line."""
+    return (text_of(record, field, where) for where, record in csv_records(path))
+
+
+def csv_records(path: Path) -> Iterator[tuple[str, Any]]:
+    """Yield file and line, and the line's columns by their names."""
     csv.field_size_limit(1 << 30)
     reader = csv.DictReader(line + "\n" for line in lines(path))
-    for number, record in enumerate(reader, 2):
-        yield text_of(record, field, f"{path} line {number}")
+    return ((f"{path} line {number}", record) for number, record in enumerate(reader, 2))
+
+
+def records(path: Path) -> Iterator[tuple[str, Any]]:
+    """Yield file and line, and the record of each line of a jsonl or csv file."""
+    readers = {".jsonl": json_records, ".csv": csv_records}
+    if kind(path) not in readers:
+        raise UserError(f"{path} must be a jsonl or csv file to have prompts")
+    return readers[kind(path)](path)
 
 
 def parquet(path: Path, field: str = "text") -> Iterator[str]:
@@ -100,16 +116,18 @@ def text_of(record: object, field: str, where: str) -> str:
 
 def no_field(field: str, fields: list[str], where: str) -> UserError:
     found = ", ".join(fields[:8])
-    return UserError(f"{where} has no text field '{field}' (it has {found}); name it: --data.field")
+    pairs = {"prompt", "messages"} & set(fields)
+    how = "prompts and answers: --data.packing pair" if pairs else "name it: --data.field"
+    return UserError(f"{where} has no text field '{field}' (it has {found}); {how}")
 
 
 def read(path: Path, field: str = "text") -> Iterator[str]:
     """Read the documents of one file, by its ending; unknown endings are plain text."""
-    kind = path.suffixes[-2] if path.suffix == ".gz" and len(path.suffixes) > 1 else path.suffix
-    if kind == ".jsonl":
-        return jsonl(path, field)
-    if kind == ".csv":
-        return csv_rows(path, field)
-    if kind == ".parquet":
-        return parquet(path, field)
-    return pieces(path)
+    by_kind = {".jsonl": jsonl, ".csv": csv_rows, ".parquet": parquet}
+    reader = by_kind.get(kind(path))
+    return reader(path, field) if reader else pieces(path)
+
+
+def kind(path: Path) -> str:
+    """Return a file's ending, without that of gzip."""
+    return path.suffixes[-2] if path.suffix == ".gz" and len(path.suffixes) > 1 else path.suffix

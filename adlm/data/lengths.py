@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from adlm.data.cache import TokenStore
+from adlm.data.pack import Rows
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,13 @@ class Lengths:
         counts = np.bincount(tokens % length, minlength=length)
         whole = (tokens // length).sum()
         return cls(np.append(counts[1:], whole))
+
+    @classmethod
+    def of_rows(cls, rows: Rows) -> Lengths:
+        """Count the documents of some rows; of pairs, whose prompts are known, the answers."""
+        if rows.given is None:
+            return cls.of(rows.store, rows.length)
+        return cls(np.bincount(rows.scored, minlength=rows.length + 1)[1:])
 
     @classmethod
     def unknown(cls, length: int) -> Lengths:

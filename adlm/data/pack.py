@@ -2,6 +2,7 @@
 
     wrap      documents end to end, cut every L tokens; the last row is shorter
     document  each document starts a new row; a long one goes on in the next rows
+    pair      a prompt and its answer a row (see `pairs`); the prompt is shown, never scored
 
 No token is dropped in either: a shorter row is padded, and padding is neither seen nor scored.
 Nothing here knows of workers, so rows cannot depend on them.
@@ -33,6 +34,8 @@ class Rows:
     by_document: bool  # may tokens see only their own document?
     packing: str
     document: np.ndarray  # (N,) the document in which each row begins
+    given: np.ndarray | None = None  # (N,) tokens of its prompt, of pairs: shown, never scored
+    left_out: int = 0  # pairs that are too long
 
     def __len__(self) -> int:
         return len(self.start)
@@ -40,7 +43,12 @@ class Rows:
     @property
     def shows_ends(self) -> bool:
         """Whether it can be seen, before a token is, where a document ends."""
-        return self.by_document or self.packing == "document"
+        return self.by_document or self.packing != "wrap"
+
+    @property
+    def scored(self) -> np.ndarray:
+        """(N,) tokens of each row that are scored: all, or those of the answer."""
+        return self.count if self.given is None else self.count - self.given
 
     def pieces(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """List the pieces of documents in the rows `index`: (P,) place in `index`, (P,) tokens."""
@@ -62,7 +70,10 @@ class Rows:
         place = np.where(valid, self.start[index, None] + offset, 0)
         x = np.where(valid, self.store.tokens[place].astype(np.int64), self.pad)
         segment = torch.from_numpy(self._segments(x, valid)) if self.by_document else None
-        return Batch(torch.from_numpy(x), torch.from_numpy(valid), segment)
+        given = None
+        if self.given is not None:
+            given = torch.from_numpy(offset < self.given[index, None])
+        return Batch(torch.from_numpy(x), torch.from_numpy(valid), segment, given)
 
     def spread(self, count: int | None = None) -> Batch:
         """Return `count` rows, spread evenly over all; by default, or of fewer, all."""

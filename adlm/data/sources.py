@@ -19,6 +19,7 @@ from adlm import registry
 from adlm.config import DataConfig
 from adlm.data import files
 from adlm.data.dataset import SPLITS, DataSet, carve
+from adlm.data.records import part_of_pair
 from adlm.data.vocab import clean
 from adlm.errors import UserError, nearest, need
 
@@ -46,10 +47,12 @@ class TextSource:
         return (clean(text) for text in self.read() if text.strip())
 
 
-def open_source(config: DataConfig, split: str) -> TextSource:
-    """Open the source that a configuration names."""
+def open_source(config: DataConfig, split: str, part: str | None = None) -> TextSource:
+    """Open the source that a configuration names; of pairs the `prompt`, `answer` or both."""
     if split not in SPLITS:
         raise UserError(f"there is no split '{split}'{nearest(split, SPLITS)}")
+    if config.packing == "pair":
+        return _pairs(config, split, part or "both")
     if config.name.startswith("hf:"):
         name, _, part = config.name[3:].partition("@")
         return _from_hub(name, part or None, split, config.field)
@@ -128,7 +131,25 @@ def _local(declared: DataSet, path: Path, name: str, split: str) -> TextSource:
     return TextSource(name, split, read, _fingerprint(inner, name, split), size)
 
 
-def _from_files(path: Path, split: str, field: str) -> TextSource:
+def _pairs(config: DataConfig, split: str, part: str) -> TextSource:
+    path = Path(config.name).expanduser()
+    if not path.exists():
+        raise UserError(
+            f"there is no file or folder {config.name}: data.packing pair reads jsonl or csv files"
+        )
+
+    def read(file: Path, field: str) -> Iterator[str]:
+        return (part_of_pair(record, part, where) for where, record in files.records(file))
+
+    return _from_files(path, split, f"pair {part}", read)
+
+
+def _from_files(
+    path: Path,
+    split: str,
+    field: str,
+    reader: Callable[[Path, str], Iterator[str]] = files.read,
+) -> TextSource:
     every = [path]
     if not os.access(path, os.R_OK):
         raise UserError(f"{path} cannot be read: permission denied")
@@ -159,7 +180,7 @@ def _from_files(path: Path, split: str, field: str) -> TextSource:
             raise UserError(f"{file} is empty")
 
     def read() -> Iterator[str]:
-        stream = (text for file in chosen for text in files.read(file, field))
+        stream = (text for file in chosen for text in reader(file, field))
         from_train = split == "train" or split in missing
         return carve(split, missing, stream) if from_train else stream
 

@@ -109,7 +109,7 @@ class AnchorsResult(CheckpointResult):
         )
 
     def harm(self) -> tuple[list[str], list[list[str]]]:
-        """The table of damages."""
+        """Return the table of damages."""
         rows = [
             [d.damage, f"{d.dial:g}", f"{d.anchor_accuracy:.3f}", f"≤ {d.ppl or math.inf:.2f}"]
             for d in self.damage

@@ -20,7 +20,7 @@ def noise(h: Tensor, head: nn.Linear, dial: float, generator: torch.Generator) -
 
 
 def shuffle(h: Tensor, head: nn.Linear, dial: float, generator: torch.Generator) -> Tensor:
-    """A share of the positions get the anchors of other positions of their row."""
+    """Give a share of the positions the anchors of other positions of their row."""
     moved = pick(h, dial, generator)
     keys = torch.rand(h.shape[:2], generator=generator).to(h.device)
     source = keys.argsort(dim=1)
@@ -29,7 +29,7 @@ def shuffle(h: Tensor, head: nn.Linear, dial: float, generator: torch.Generator)
 
 
 def wrong(h: Tensor, head: nn.Linear, dial: float, generator: torch.Generator) -> Tensor:
-    """A share of the positions are sure of a random token: its row of the head, h's length."""
+    """Make a share of the positions sure of a random token: its row of the head, h's length."""
     token = torch.randint(len(head.weight), h.shape[:2], generator=generator).to(h.device)
     forced = head.weight[token].to(h.dtype)
     forced = (
@@ -39,7 +39,7 @@ def wrong(h: Tensor, head: nn.Linear, dial: float, generator: torch.Generator) -
 
 
 def zero(h: Tensor, head: nn.Linear, dial: float, generator: torch.Generator) -> Tensor:
-    """A share of the positions say nothing."""
+    """Silence a share of the positions."""
     return torch.where(pick(h, dial, generator), torch.zeros_like(h), h)
 
 

@@ -61,7 +61,7 @@ class EfficiencySettings(Computing):
         super().__post_init__()
 
     def cases(self, runs: Sequence[str], configs: Sequence[Config]) -> list[EfficiencyCase]:
-        """The grid; causal models have no steps to choose."""
+        """Return the grid; causal models have no steps to choose."""
         same = (self.texts, self.nucleus, self.seed, *self.place())
         out = []
         for run, config in zip(runs, configs, strict=True):
@@ -93,7 +93,7 @@ class EfficiencyResult(Result):
         return Section("What generation costs", *self.table(), plots=plots)
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """The cases, a row each."""
+        """Return the cases, a row each."""
         header = ["model", "steps", "L x batch", "ms a text", "passes", "GFLOP", "MiB"]
         header += ["gen. PPL", "entropy"]
         rows = [
@@ -163,7 +163,7 @@ def measure(
 
 
 def frontier(points: Sequence[tuple[float, float]]) -> list[int]:
-    """Indices of the points (cost, badness) that no other point beats in both.
+    """Return indices of the points (cost, badness) that no other point beats in both.
 
     Example:
         >>> frontier([(1, 9), (2, 5), (3, 7), (4, 1)])

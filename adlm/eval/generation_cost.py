@@ -100,7 +100,7 @@ def cost(case: EfficiencyCase) -> tuple[CaseCost, Texts]:
 
 
 def flops(config: Config, vocab: int, length: int, passes: float, heads: float) -> float:
-    """FLOPs of one text of `length` tokens with so many passes and head positions.
+    """Return FLOPs of one text of `length` tokens with so many passes and head positions.
 
     A diffusion pass is all positions; a causal one a single position, and one of block diffusion a
     block, that sees half of the text on average.

@@ -261,6 +261,6 @@ def pass_rates(verdicts: list[list[str]]) -> dict[str, PassRate]:
 
 
 def shares(verdicts: list[list[str]]) -> dict[str, float]:
-    """How the programs ended."""
+    """Return how the programs ended."""
     every = [v for row in verdicts for v in row]
     return {name: every.count(name) / len(every) for name in VERDICTS}

@@ -148,7 +148,7 @@ class Sentences:
 
 
 def packaged(module: str, pattern: str, package: str, *others: str) -> Path:
-    """A file that an installed package carries."""
+    """Return a file that an installed package carries."""
     spec = find_spec(module)
     places = [Path(p) for p in (spec.submodule_search_locations or [])] if spec else []
     found = [file for place in places for file in sorted(place.rglob(pattern))]
@@ -161,7 +161,7 @@ def packaged(module: str, pattern: str, package: str, *others: str) -> Path:
 
 
 def opened(name: str, make: Any, *place: str, **how: Any) -> Any:
-    """What `transformers` loads, or one sentence."""
+    """Return what `transformers` loads, or raise UserError."""
     try:
         return make(*place, **how)
     except Exception as error:  # spelling, network, format: the library has dozens of types

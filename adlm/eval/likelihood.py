@@ -37,7 +37,8 @@ class DataChoice:
         dir: Folder that holds the named sets' files.
         field: Name of the text field.
         length: Tokens in a row.
-        packing: wrap or document.
+        packing: wrap, document or pair.
+        skip_long: Leave out pairs that are longer than a row.
         tokenizer: Must be the checkpoint's own; here to be checked.
         workers: Threads that tokenise; 0 = all cores.
     """
@@ -46,7 +47,8 @@ class DataChoice:
     dir: str | None = None
     field: str | None = None
     length: int | None = None
-    packing: Literal["wrap", "document"] | None = None
+    packing: Literal["wrap", "document", "pair"] | None = None
+    skip_long: bool | None = None
     tokenizer: str | None = None
     workers: int | None = None
 
@@ -94,7 +96,7 @@ class Figures:
     se_ppl: float | None
 
     def cell(self, sign: str = "") -> str:
-        """The perplexity in a table."""
+        """Return the perplexity in a table."""
         return f"{sign}{math.inf if self.ppl is None else self.ppl:.2f}{table.spread(self.se_ppl)}"
 
     def line(self, sign: str) -> str:
@@ -219,8 +221,9 @@ def describe(
 ) -> ScoredText:
     """Say what was found, and what kind of figure it is."""
     tokens = int(found.tokens.sum())
-    every = tokens == len(rows.store.tokens)
-    share = tokens / len(rows.store.tokens)
+    total = int(rows.scored.sum())
+    every = tokens == total
+    share = tokens / total
     text_bytes = rows.store.text_bytes if every else round(rows.store.text_bytes * share)
     given = rows.shows_ends and not objective.exact
     coded = None
@@ -229,7 +232,7 @@ def describe(
         coded = CodedFigures(**asdict(whole), code=str(lengths.cut(rows.length)))
     return ScoredText(
         **asdict(figures(found, text_bytes)),
-        quantity=quantity(objective, given),
+        quantity=quantity(objective, given, answers=rows.given is not None),
         exact=objective.exact,
         bound=objective.bound,
         given="length" if given else None,
@@ -258,17 +261,21 @@ def figures(found: Likelihood, text_bytes: int) -> Figures:
     )
 
 
-def quantity(objective: Objective, given: bool) -> str:
+def quantity(objective: Objective, given: bool, answers: bool = False) -> str:
     """What the figure is, in words.
 
     Example:
         >>> from adlm.objectives.ar import Autoregressive
         >>> quantity(Autoregressive, given=False)
         'NLL (exact)'
+        >>> quantity(Autoregressive, given=False, answers=True)
+        'NLL of the answers given their prompts (exact)'
     """
+    what = "NLL of the answers given their prompts" if answers else "NLL"
     if objective.exact:
-        return "NLL (exact)"
-    of = "the NLL given the lengths of documents" if given else "the NLL"
+        return f"{what} (exact)"
+    lengths = " and lengths" if answers else " given the lengths of documents"
+    of = f"the {what}" + (lengths if given else "")
     return f"NELBO (upper bound of {of})" if objective.bound else f"estimate of {of}, no bound"
 
 

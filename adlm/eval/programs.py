@@ -51,7 +51,7 @@ class Form:
 
 
 def open_tasks(file: str | None, folder: str | None) -> list[ProgramTask]:
-    """The tasks of a file, of the data folder, or of the hub."""
+    """Return the tasks of a file, of the data folder, or of the hub."""
     if file is not None:
         path = Path(file).expanduser()
         if not path.is_file():
@@ -80,7 +80,7 @@ def open_tasks(file: str | None, folder: str | None) -> list[ProgramTask]:
 
 
 def read(path: Path) -> list[ProgramTask]:
-    """The tasks of a jsonl file, plain or gzipped."""
+    """Return the tasks of a jsonl file, plain or gzipped."""
     out: dict[str, ProgramTask] = {}
     for number, line in enumerate(files.lines(path), 1):
         where = f"{path} line {number}"
@@ -99,7 +99,7 @@ def read(path: Path) -> list[ProgramTask]:
 
 
 def task_of(record: object, where: str) -> ProgramTask:
-    """A record as a task."""
+    """Return a record as a task."""
     names = [f.name for f in fields(ProgramTask)]
     if not isinstance(record, dict):
         raise UserError(f"{where} must be an object with {', '.join(names)}")
@@ -118,12 +118,12 @@ def hash_of(tasks: Iterable[ProgramTask]) -> str:
 
 
 def seed_of(seed: int, task: ProgramTask) -> int:
-    """A seed of its own for each task, whatever tasks stand beside it."""
+    """Return a seed of its own for each task, whatever tasks stand beside it."""
     return int.from_bytes(hashlib.sha256(f"{seed} {task.task_id}".encode()).digest()[:4]) >> 1
 
 
 def around(task: ProgramTask, mode: str, seed: int) -> tuple[str, str, str]:
-    """What stands before the completion, in its place in the known solution, and after it.
+    """Return what stands before the completion, in its place in the known solution, and after it.
 
     Example:
         >>> task = ProgramTask("a", "def f():\\n", "    x = 1\\n\\n    return x\\n", "", "f")
@@ -143,7 +143,7 @@ def around(task: ProgramTask, mode: str, seed: int) -> tuple[str, str, str]:
 def form(
     task: ProgramTask, mode: str, seed: int, vocab: Vocab, context: int, tokens: int
 ) -> Form | None:
-    """The template of a task; None if the hole alone is longer than the context.
+    """Return the template of a task; None if the hole alone is longer than the context.
 
     Of a text that does not fit the tokens nearest to the completion stay. A completion has at most
     `tokens` tokens, and where the prompt is long at most half of the context.
@@ -165,7 +165,7 @@ def form(
 
 
 def completion(row: np.ndarray, given: Form, mode: str, vocab: Vocab) -> str:
-    """The text of a written hole; after a prompt it ends where the function does."""
+    """Return the text of a written hole; after a prompt it ends where the function does."""
     made = row[given.hole]
     if mode == "complete" and (made == vocab.eos).any():
         made = made[: int((made == vocab.eos).argmax())]
@@ -187,7 +187,7 @@ def truncate(text: str) -> str:
 
 
 def program(task: ProgramTask, mode: str, seed: int, text: str) -> str:
-    """The program that a completion makes; it defines the task's function."""
+    """Return the program that a completion makes; it defines the task's function."""
     before, _, after = around(task, mode, seed)
     return f"{before}{text}{after}\n"
 

@@ -28,7 +28,7 @@ DETAILS = (
 
 
 def gather(paths: list[Path]) -> list[Section]:
-    """Sections of runs and result files, in the order given; the last says what was left out."""
+    """Return sections of runs and result files; the last one says what was left out."""
     shown: list[Section] = []
     damaged: list[UserError] = []
     for path in paths:
@@ -50,7 +50,7 @@ def gather(paths: list[Path]) -> list[Section]:
 
 
 def parts(path: Path) -> list[Path]:
-    """A result file; or a run, and the files in its eval/."""
+    """Return a result file itself, or a run and the files in its eval/."""
     if not path.is_dir():
         return [path]
     files = sorted((path / "eval").glob("*.json"))
@@ -61,7 +61,7 @@ def parts(path: Path) -> list[Path]:
 
 
 def of_file(path: Path) -> Section:
-    """The section of one result file; of one that no class knows, the fields that can be shown."""
+    """Return the section of a result file; where no class knows it, with the fields alone."""
     values = read_json(path)
     if result := result_of(values, path):
         made = section(result, path)
@@ -76,7 +76,7 @@ def of_file(path: Path) -> Section:
 
 
 def result_of(values: Json, path: Path) -> Result | None:
-    """The result of the class that its command has; None where there is no such class."""
+    """Return the result of the class that its command has; None where there is no such class."""
     kind = values.get("command")
     if "command" not in values and "study" in values:  # a study's of an older version
         kind = "study reasoning" if values["study"] == "reasoning" else "study"
@@ -85,7 +85,7 @@ def result_of(values: Json, path: Path) -> Result | None:
 
 
 def section(result: Result, path: Path) -> Section:
-    """The section that a result makes of itself."""
+    """Return the section that a result makes of itself."""
     try:
         return result.section(path.stem)
     except (ArithmeticError, LookupError, ValueError) as error:  # right types, absurd values

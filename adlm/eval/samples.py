@@ -99,7 +99,7 @@ class SamplesResult(CheckpointResult):
         return Section("Samples", header, rows, notes, self.examples)
 
     def with_row(self, name: str, **more: Any) -> SamplesResult:
-        """The same with more figures of one set of texts."""
+        """Return the same with more figures of one set of texts."""
         return replace(self, rows={**self.rows, name: replace(self.rows[name], **more)})
 
 

@@ -166,7 +166,7 @@ def _run(program: str, limits: Limits, way: str, handles: Sequence[int] = ()) ->
 
 
 def _bubblewrap(limits: Limits, hold: int) -> list[str]:
-    """The command that builds the walls; its first process keeps `hold` open to its end."""
+    """Return the command that builds the walls; its first process keeps `hold` open to its end."""
     words = ["bwrap", "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"]
     words += ["--new-session", "--cap-drop", "ALL", "--sync-fd", str(hold)]
     for path in walls.needed():
@@ -181,7 +181,7 @@ def _bubblewrap(limits: Limits, hold: int) -> list[str]:
 def _listen(
     process: subprocess.Popen[bytes], pipes: dict[int, int], until: float
 ) -> tuple[list[bytearray], bool]:
-    """The first bytes of each pipe, {handle: how many}; and did the process end in time?"""
+    """Return the first bytes of each pipe, {handle: how many}; and did the process end in time?"""
     held = {pipe: bytearray() for pipe in pipes}
     ended = False
     with selectors.DefaultSelector() as ready:
@@ -224,7 +224,7 @@ def _end(process: subprocess.Popen[bytes], way: str) -> None:
 
 
 def _verdict(told: bytes | bytearray, code: int) -> tuple[str, str]:
-    """What the program's interpreter said, or else how it ended."""
+    """Return what the program's interpreter said, or else how it ended."""
     try:
         said = json.loads(told)
         return str(said["verdict"]), str(said["detail"])

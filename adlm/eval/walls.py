@@ -106,7 +106,7 @@ def _leave(libc: Any, home: str, disk_mb: int) -> None:
 
 
 def own_user(number: int) -> int:
-    """A user id that nothing else has."""
+    """Return a user id that nothing else has."""
     return USER + number % 100_000
 
 

@@ -89,8 +89,9 @@ class ZeroshotSettings(Scoring):
 
     def rows(self, config: DataConfig, split: str, vocab: Vocab) -> Rows:
         """The rows of a set: packed as ours, or as the published loaders pack."""
+        config = replace(config, packing="wrap")
         if self.compat == "none":
-            return open_rows(replace(config, packing="wrap"), split, vocab)
+            return open_rows(config, split, vocab)
         store = cache.load(open_source(config, split), vocab, config.workers)
         return published(store, vocab, config.length, self.loader_workers)
 

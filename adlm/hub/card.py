@@ -41,7 +41,7 @@ def card(saved: Checkpoint, causal: bool) -> str:
 
 
 def about(saved: Checkpoint) -> Section:
-    """What it is and was trained on."""
+    """Say what it is and was trained on."""
     config, data = saved.config, saved.config.data
     size = sum(t.numel() for t in saved.weights().values())
     if config.model.tied:  # the file has the matrix twice
@@ -59,7 +59,7 @@ def about(saved: Checkpoint) -> Section:
 
 
 def training(saved: Checkpoint) -> list[list[str]]:
-    """What it was trained on; of an imported one only where it came from is known."""
+    """Say what it was trained on; of an imported one only where it came from is known."""
     if found := origin(saved.path / "source.json"):
         return [["imported from", found]]
     config, records = saved.config, read(saved.run / "metrics.jsonl")
@@ -116,7 +116,7 @@ def measured(path: Path, checkpoint_hash: str) -> Section | None:
 
 
 def plain_name(data: str) -> str:
-    """The name of a data set without the folders of this machine.
+    """Return the name of a data set without the folders of this machine.
 
     Example:
         >>> plain_name("my/texts/a.txt"), plain_name("hf:org/set"), plain_name("sotu")
@@ -126,7 +126,7 @@ def plain_name(data: str) -> str:
 
 
 def use(causal: bool) -> str:
-    """How it is loaded, with code to copy."""
+    """Say how it is loaded, with code to copy."""
     kind = "AutoModelForCausalLM" if causal else "AutoModelForMaskedLM"
     return f"""## Use
 
@@ -150,7 +150,7 @@ print(adlm.load(name).generate(n=2))
 
 
 def limits(saved: Checkpoint, causal: bool) -> Section:
-    """What it is not."""
+    """Say what it is not."""
     notes = [
         f"It was trained on rows of {saved.config.data.length:,} tokens and is not tuned to follow "
         "instructions. What it writes may be false or hurtful, as the text that it learned from."

@@ -78,12 +78,12 @@ def config(saved: Checkpoint, causal: bool, in_blocks: bool) -> str:
 
 
 def public(config: Config) -> Config:
-    """The configuration without the folders of this machine."""
+    """Return the configuration without the folders of this machine."""
     data = config.data
     tokenizer = data.tokenizer if Path(data.tokenizer).suffix == "" else "tokenizer.json"
-    return replace(
-        config, data=replace(data, name=plain_name(data.name), tokenizer=tokenizer, dir=None)
-    )
+    data = replace(data, name=plain_name(data.name), tokenizer=tokenizer, dir=None)
+    base = replace(config.base, name=config.base.name and plain_name(config.base.name))
+    return replace(config, data=data, base=base)
 
 
 def generation(vocab: Vocab) -> str:

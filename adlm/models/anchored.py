@@ -144,7 +144,7 @@ class Anchored(Denoiser):
         max_length: int = 1024,
         block: int = 0,
     ):
-        super().__init__(vocab_size, config, causal, max_length, config.tied, block)
+        super().__init__(vocab_size, config, causal, max_length, config.tied, block, config.shift)
         self.anchor_trunk = Trunk(config, causal, max_length, config.anchor_blocks)
         self.anchor_head = nn.Linear(config.width, vocab_size)
         nn.init.normal_(self.anchor_head.weight, std=config.width**-0.5)
@@ -158,13 +158,14 @@ class Anchored(Denoiser):
 
     def forward(self, z: Tensor, context: Context = Context()) -> States:
         """z: (B, L) tokens, or (B, L, D) input vectors; `wanted` are the denoiser's states."""
+        h, context = self.entered(z, context)
         layout, sigma, cache = self.layout(context), context.sigma, context.cache
         first, second = cache.split(self.anchor_trunk.depth) if cache else (None, None)
-        stream = self.anchor_trunk(self.embedded(z), layout, sigma, first, finish=False)
+        stream = self.anchor_trunk(h, layout, sigma, first, finish=False)
         anchor = self.anchor_trunk.finish(stream, self.anchor_trunk.condition(stream, sigma))
         bridged = self.bridge(anchor, self.anchor_head, self.embed)  # (B, L, D)
         bridged = bridged + stream if self.residual else bridged.to(stream.dtype)
         denoised = self.trunk(bridged, layout, sigma, second, at=flat(context.wanted))
         if cache is not None and second is not None:
             cache.length = second.length
-        return States(denoised, anchor)
+        return self.left(States(denoised, anchor), context)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from adlm import registry
 from adlm.config import Config
+from adlm.errors import UserError
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
 
@@ -11,8 +12,13 @@ from adlm.models.denoiser import Denoiser
 def build_model(config: Config, vocab_size: int) -> Denoiser:
     """Build the network of a configuration, freshly initialised."""
     kind = registry.lookup("objective", config.objective)
-    causal, length = kind.causal, config.data.length
+    causal, model = kind.causal, config.model
+    if model.shift and (causal or kind.in_blocks):
+        raise UserError(
+            f"model.shift is for diffusion over whole rows, found the objective {config.objective}"
+        )
+    length = config.data.length + model.shift
     block = config.process.block if kind.in_blocks else 0
-    if config.model.anchor_blocks:
-        return Anchored(vocab_size, config.model, causal, length, block)
-    return Denoiser(vocab_size, config.model, causal, length, config.model.tied, block)
+    if model.anchor_blocks:
+        return Anchored(vocab_size, model, causal, length, block)
+    return Denoiser(vocab_size, model, causal, length, model.tied, block, model.shift)

@@ -61,11 +61,11 @@ class Checkpoint:
         return int(number) if self.run != self.path and number.isdigit() else None
 
     def weights(self) -> dict[str, Tensor]:
-        """The (averaged) weights of the network."""
+        """Return the (averaged) weights of the network."""
         return _without_counts(_tensors(self.path / "model.safetensors"))
 
     def counts(self) -> CorpusCounts | None:
-        """How often tokens occur in the training corpus, where the anchor rule reads it."""
+        """Return how often tokens occur in the training corpus, where the anchor rule reads it."""
         tensors = _tensors(self.path / "model.safetensors", COUNTS)
         names = [COUNTS + name for name in ("tokens", "rows", "total")]
         if not tensors:
@@ -77,7 +77,7 @@ class Checkpoint:
         return CorpusCounts(*(tensors[name].double() for name in names))
 
     def lengths(self) -> Lengths:
-        """How long the training's rows are; older checkpoints do not say it."""
+        """Return how long the training's rows are; older checkpoints do not say it."""
         path, most = self.path / "lengths.json", self.config.data.length
         if not path.is_file():
             return Lengths.unknown(most)
@@ -91,11 +91,11 @@ class Checkpoint:
         return Lengths(np.array(counts, dtype=np.int64))
 
     def training(self) -> dict[str, Tensor]:
-        """The tensors that resuming needs."""
+        """Return the tensors that resuming needs."""
         return _without_counts(_tensors(self._kept("train.safetensors")))
 
     def state(self, kind: type[State]) -> State:
-        """How far the training was: an object of the dataclass that was saved."""
+        """Return how far the training was: an object of the dataclass that was saved."""
         return read_object(self._kept("state.json"), kind)
 
     def _kept(self, name: str) -> Path:
@@ -187,7 +187,7 @@ def whole(final: Path, unlisted: Collection[str] = ()) -> Iterator[Path]:
 
 
 def steps(run: Path) -> list[Path]:
-    """The whole checkpoints of a run, oldest first."""
+    """Return the whole checkpoints of a run, oldest first."""
     found = (run / "checkpoints").glob("step-*")
     return sorted(p for p in found if (p / MANIFEST).is_file())
 
@@ -199,7 +199,7 @@ def sweep(run: Path) -> None:
 
 
 def find(path: str | Path) -> Path:
-    """The checkpoint folder that a path means: itself, or the newest of a run."""
+    """Return the checkpoint folder that a path means: itself, or the newest of a run."""
     path = Path(path).expanduser()
     if (path / MANIFEST).is_file():
         return path
@@ -227,7 +227,7 @@ def load(path: str | Path) -> Checkpoint:
 
 
 def _tensors(path: Path, begin: str = "") -> dict[str, Tensor]:
-    """The tensors of a file whose names begin so."""
+    """Return the tensors of a file whose names begin so."""
     try:
         with safe_open(path, "pt") as file:
             return {n: file.get_tensor(n) for n in file.keys() if n.startswith(begin)}  # noqa: SIM118

@@ -32,7 +32,7 @@ def flops_per_token(
     last_share: float = 1.0,
     shown: int | None = None,
 ) -> float:
-    """FLOPs of a forward pass for one token; training takes three times as many.
+    """Return FLOPs of a forward pass for one token; training takes three times as many.
 
     Counts matrix products and attention; `head_share` is the share of positions at which the
     vocabulary head is needed (about one half for masked diffusion), `last_share` of those that go
@@ -51,12 +51,12 @@ def flops_per_token(
 
 
 def positions(config: Config) -> int:
-    """How many positions a network is shown for each token that is scored."""
+    """Return how many positions a network is shown for each token that is scored."""
     return 2 if registry.lookup("objective", config.objective).in_blocks else 1
 
 
 def training_flops(config: Config, vocab_size: int) -> float:
-    """FLOPs of training for one token: three forward passes, and what only training does.
+    """Return FLOPs of training for one token: three forward passes, and what only training does.
 
     For an anchored model that is the anchor head at its supervised positions (counted as if every
     token were an anchor) while gamma is above 0, and the folding of the linear bridge.
@@ -116,7 +116,7 @@ ROOM = 0.9  # share of a memory that a step may take by the estimate: the rest i
 
 
 def memory_verdict(config: Config, vocab_size: int, world: int, limit: int | None) -> str:
-    """What a process's step takes, whether that fits into `limit` bytes, and what would."""
+    """Return what a process's step takes, whether that fits into `limit` bytes, and what would."""
 
     def size(micro: int) -> float:
         cut = replace(config, train=replace(config.train, micro=micro))

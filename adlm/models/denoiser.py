@@ -44,8 +44,10 @@ class Denoiser(nn.Module):
         max_length: int = 1024,
         tied: bool = False,
         block: int = 0,
+        shift: bool = False,
     ):
         super().__init__()
+        self.reach: int | None = None  # how far ahead positions see while attention opens
         self.block, self.window = block, max_length  # of block diffusion; 0 = whole rows
         self.trunk = Trunk(trunk, causal, max_length)
         self.embed = nn.Embedding(vocab_size, trunk.width)
@@ -55,19 +57,38 @@ class Denoiser(nn.Module):
         nn.init.zeros_(self.head.bias)
         if tied:
             self.head.weight = self.embed.weight
+        # what stands before a row whose token l is predicted by position l - 1
+        self.start = nn.Parameter(torch.zeros(trunk.width)) if shift else None
 
     @property
     def causal(self) -> bool:
         return self.trunk.causal
 
     def new_cache(self) -> Cache:
-        """An empty memory for decoding."""
+        """Return an empty memory for decoding."""
         return Cache.empty(sum(t.depth for t in self.modules() if isinstance(t, Trunk)))
 
     def forward(self, z: Tensor, context: Context = Context()) -> States:
         """z: (B, L) tokens, or (B, L, D) input vectors instead of them."""
-        c, layout, at = context, self.layout(context), flat(context.wanted)
-        return States(self.trunk(self.embedded(z), layout, c.sigma, c.cache, at=at))
+        h, c = self.entered(z, context)
+        h = self.trunk(h, self.layout(c), c.sigma, c.cache, at=flat(c.wanted))
+        return self.left(States(h), c)
+
+    def entered(self, z: Tensor, context: Context) -> tuple[Tensor, Context]:
+        """The trunk's input: (B, L, D), or (B, L + 1, D) with the start before the row."""
+        h, context = self.embedded(z), replace(context, layout=self.layout(context))
+        if self.start is None:
+            return h, context
+        first = self.start.to(h.dtype).expand(len(h), 1, -1)
+        return torch.cat((first, h), dim=1), context.preceded()
+
+    def left(self, states: States, context: Context) -> States:
+        """The states that predict the row's tokens: all but the last, whose token is beyond it."""
+        if self.start is None:
+            return states
+        anchor = None if states.anchor is None else states.anchor[:, :-1]
+        every = context.wanted is None
+        return States(states.denoiser[:, :-1] if every else states.denoiser, anchor)
 
     def embedded(self, z: Tensor) -> Tensor:
         """(B, L) tokens -> (B, L, D); input vectors stay as they are."""
@@ -75,7 +96,8 @@ class Denoiser(nn.Module):
 
     def layout(self, context: Context) -> Layout:
         """The layout of a pass: the model's own where none is given."""
-        return context.layout or self.own_layout()
+        layout = context.layout or self.own_layout()
+        return layout if self.reach is None else replace(layout, reach=self.reach)
 
     def own_layout(self, segment: Tensor | None = None) -> Layout:
         """What positions see in a model of whole rows, of tokens in turn, or of blocks in turn."""

@@ -13,16 +13,19 @@ from adlm.models.denoiser import Denoiser
 
 
 def load_model(saved: Checkpoint, device: str = "cpu") -> Denoiser:
-    """The network of a checkpoint with its (averaged) weights, ready for evaluation."""
+    """Return the network of a checkpoint with its (averaged) weights, ready for evaluation."""
     model = build_model(saved.config, saved.vocab.size)
     fill(model, saved.weights(), saved.path)
     return model.to(device).eval()
 
 
 def fill(
-    model: nn.Module, tensors: dict[str, Tensor], path: Path, names: dict[str, str] | None = None
+    model: nn.Module,
+    tensors: dict[str, Tensor],
+    path: Path | str,
+    names: dict[str, str] | None = None,
 ) -> None:
-    """Put the tensors into the model; a missing, foreign or misshapen one is one sentence.
+    """Put the tensors into the model; raise UserError on a missing or misshapen one.
 
     `names` are what the file calls them, where that is something else.
     """

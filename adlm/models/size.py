@@ -35,7 +35,7 @@ SIZES = {
 
 
 def resize(config: Config, name: str) -> Config:
-    """The configuration at another size of the dial.
+    """Return the configuration at another size of the dial.
 
     Example:
         >>> resize(Config(), "tiny").model.width

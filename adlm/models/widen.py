@@ -11,7 +11,7 @@ from adlm.models.denoiser import Denoiser
 
 @torch.no_grad()
 def widen(model: Denoiser, config: Config, size: int) -> Denoiser:
-    """The model with rows for new tokens, which start as the mean of the old ones."""
+    """Return the model with rows for new tokens, which start as the mean of the old ones."""
     wide = build_model(config, size)
     old = model.state_dict()
     for name, tensor in wide.state_dict().items():

@@ -49,6 +49,8 @@ class ModelConfig(TrunkConfig):
         bridge: How anchors enter the denoiser: linear (the paper's), softmax, embedding or hidden.
         residual: Add the anchor network's residual stream to what the bridge hands on.
         shared: The anchor head's matrix is the input embedding's.
+        shift: Position l - 1 predicts token l, as in the causal model that a diffusion model was
+            made of (--base sets it); a learned vector stands before the row.
     """
 
     tied: bool = False
@@ -56,6 +58,7 @@ class ModelConfig(TrunkConfig):
     bridge: Literal["linear", "softmax", "embedding", "hidden"] = "linear"
     residual: bool = False
     shared: bool = False
+    shift: bool = False
 
     def __post_init__(self) -> None:
         check_sizes(self, "model.", 1, width=2**20, blocks=10_000, heads=2**16, mlp=1024)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from adlm.nn.cache import Cache
@@ -23,3 +25,17 @@ class Context:
     sigma: Tensor | None = None  # noise level: (B,), or (B, L) one for each position
     cache: Cache | None = None  # what was seen before, in causal decoding
     wanted: Tensor | None = None  # (B, L) bool: positions whose states are returned, as (N, D)
+
+    def preceded(self) -> Context:
+        """The same with one more position before each row, of which no state is wanted.
+
+        Token l is then predicted at position l of L + 1, which holds the token before it.
+        """
+        layout, sigma = self.layout, self.sigma
+        if layout is not None and layout.segment is not None:
+            segment = torch.cat((layout.segment[:, :1], layout.segment), dim=1)
+            layout = replace(layout, segment=segment)
+        if sigma is not None and sigma.ndim == 2:
+            sigma = torch.cat((sigma[:, :1], sigma), dim=1)
+        wanted = None if self.wanted is None else F.pad(self.wanted, (0, 1))
+        return replace(self, layout=layout, sigma=sigma, wanted=wanted)

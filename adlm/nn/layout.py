@@ -1,6 +1,7 @@
 """Which position may see which: the one place that knows about causality, documents and padding.
 
-A position sees another iff both lie in the same segment (and, when causal, the other is not later).
+A position sees another iff both lie in the same segment (and, when causal, the other is not later;
+or not more than `reach` positions later, while a causal model's attention opens).
 Padding is a segment of its own (-1), so it can never change what a real token sees.
 """
 
@@ -25,6 +26,7 @@ class Layout:
 
     causal: bool
     segment: Tensor | None = None  # (B, P) segment number, -1 = padding; None = one full segment
+    reach: int | None = None  # how far ahead a position sees, when not causal; None = all
 
     def mask(self, length: int, past: int = 0, device: torch.device | None = None) -> Tensor | None:
         """(B or 1, 1, L, P) bool: what L positions see of themselves and the `past` ones before.
@@ -32,13 +34,15 @@ class Layout:
         None where `causal` alone says it all.
         """
         if self.segment is None:
-            if not (self.causal and past and length > 1):
+            if self.reach is None and not (self.causal and past and length > 1):
                 return None
             every = torch.ones(1, 1, length, past + length, dtype=torch.bool, device=device)
-            return every.tril(past)
+            return every.tril(past + (self.reach or 0))
         past = self.segment.shape[1] - length
         same = self.segment[:, None, past:, None] == self.segment[:, None, None, :]  # (B, 1, L, P)
-        return same.tril(past) if self.causal else same
+        return (
+            same if not self.causal and self.reach is None else same.tril(past + (self.reach or 0))
+        )
 
     def same_segment(self, offset: int, length: int) -> Tensor | None:
         """(B, L, 1) bool: do the last L positions l share their segments with l - offset?"""
@@ -54,10 +58,12 @@ class Layout:
         """
         for offset, tap in zip(offsets, taps(x, offsets, past), strict=True):
             same = self.same_segment(offset, x.shape[1])
+            if self.reach is not None and -offset > self.reach:
+                tap = torch.zeros_like(tap)
             yield tap if same is None else tap * same
 
     def turns(self, start: int, end: int, device: torch.device) -> slice | Tensor:
-        """Which rotary angles the positions start to end have."""
+        """Return which rotary angles the positions start to end have."""
         return slice(start, end)
 
     def places(self, start: int, end: int, device: torch.device) -> Tensor:

@@ -133,5 +133,5 @@ def _add(total: Tensor, part: Tensor) -> None:
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
-    """Where sums over the vocabulary are taken: fp32, or fp64 for fp64."""
+    """Return where sums over the vocabulary are taken: fp32, or fp64 for fp64."""
     return torch.promote_types(dtype, torch.float32)

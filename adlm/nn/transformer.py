@@ -131,7 +131,7 @@ class Trunk(nn.Module):
     def finish(
         self, h: Tensor, c: Tensor | None, at: Tensor | None = None, length: int = 0
     ) -> Tensor:
-        """The final norm; at: (N,) flat positions of the states where h is (N, D)."""
+        """Return the final norm; at: (N,) flat positions of the states where h is (N, D)."""
         h = self.norm(h)
         if self.modulation is not None and c is not None:
             shift, scale = each(self.modulation(c), at, length).chunk(2, dim=-1)

@@ -124,7 +124,7 @@ class AnchoredObjective(Objective):
         return replace(score, anchor=every * extra, anchor_rows=every * chosen.by_row(nats))
 
     def anchor_loss(self, h: Tensor, head: nn.Linear, view: View) -> tuple[Tensor, Tensor]:
-        """The anchors' cross-entropy; only the published code lets the mask be predicted."""
+        """Return the anchors' cross-entropy; only the published code lets the mask be predicted."""
         forbid = None if self.config.compat else self.mask
         x = view.x[view.wanted]
         return linear_cross_entropy(h, head.weight, head.bias, x, view.scale, forbid)
@@ -134,7 +134,7 @@ class AnchoredObjective(Objective):
         place = wide(batch.x.device)
         if self.counts is not None and self.counts.tokens.device != place:
             self.counts = self.counts.to(place)  # once
-        chosen = self.anchors(batch.x, batch.valid, self.counts)  # (B, L)
+        chosen = self.anchors(batch.x, batch.valid, self.counts) & batch.scored  # (B, L)
         chosen = F.pad(chosen, (0, view.z.shape[1] - chosen.shape[1]))
         return chosen & self.base.hidden(view) if self.config.positions == "masked" else chosen
 

@@ -15,7 +15,7 @@ from adlm.types import Batch, Noise, View
 
 
 def shift_right(x: Tensor, segment: Tensor | None, bos: int) -> Tensor:
-    """What is seen when x^l is predicted: x^{l-1}, or BOS at the start of a row or segment.
+    """Return what is seen when x^l is predicted: x^{l-1}, or BOS at the start of a row or segment.
 
     Every token of a row is scored, the first one too: AR and diffusion score the same tokens.
 
@@ -55,4 +55,4 @@ class Autoregressive(Objective):
         ones = torch.ones(len(batch), device=batch.x.device)
         seen = shift_right(batch.x, batch.segment, self.bos)
         context = Context(Layout(self.causal, batch.segment))
-        return View(seen, batch.x, batch.valid, ones, context=context)
+        return View(seen, batch.x, batch.scored, ones, context=context)

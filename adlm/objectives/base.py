@@ -104,7 +104,7 @@ class Objective(ABC):
         return 1.0
 
     def clocks(self, length: int) -> int:
-        """How many times a row has that are drawn apart: one, or one for each block."""
+        """Return how many times a row has that are drawn apart: one, or one for each block."""
         return 1
 
     def gamma(self, progress: float) -> float:

@@ -81,7 +81,7 @@ class BlockDiffusion(MaskedDiffusion):
         return low, high
 
     def clocks(self, length: int) -> int:
-        """How many blocks a row has: each has a time of its own."""
+        """Return how many blocks a row has: each has a time of its own."""
         if length % self.block:
             raise UserError(
                 f"process.block must divide a row of {length} tokens, found {self.block}"
@@ -116,7 +116,7 @@ class BlockDiffusion(MaskedDiffusion):
         self.clocks(length)
         if noise is None:  # exact: the one token of a block is hidden in any case
             noise = Noise(torch.ones(x.shape, device=x.device), torch.zeros_like(x))
-        cut = Batch(x.reshape(-1, self.block), batch.valid.reshape(-1, self.block))
+        cut = Batch(x.reshape(-1, self.block), batch.scored.reshape(-1, self.block))
         noised, t = self.corrupt(cut, Noise(noise.t.flatten(), noise.u.reshape(-1, self.block)))
 
         def shown(value: Tensor) -> Tensor:

@@ -75,7 +75,7 @@ class DiscreteDiffusion(MaskedDiffusion):
         """The text is read off z_0 = x at every position."""
         sigma = batch.x.new_zeros(len(batch), dtype=torch.float32) if self.conditioned else None
         layout, every = Layout(self.causal, segments(batch)), torch.ones(1, device=batch.x.device)
-        view = View(batch.x, batch.x, batch.valid, every.expand(len(batch)))
+        view = View(batch.x, batch.x, batch.scored, every.expand(len(batch)))
         states = model(view.z, Context(layout, sigma, wanted=view.wanted))
         x = view.x[view.wanted]
         total, nats = linear_cross_entropy(

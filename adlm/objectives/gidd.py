@@ -53,7 +53,7 @@ class MixedDiffusion(KernelDiffusion):
 
 
 def dynamic(kernel: Kernel, z: Tensor, x: Tensor, t: Tensor) -> Tensor:
-    """The weights of training: 2 at masks, 1 at noise, and at clean tokens, at most 2,
+    """Return the weights of training: 2 at masks, 1 at noise, and at clean tokens, at most 2,
 
         B / V sqrt((1 - t) / t) = B / V e^{lambda / 2},   lambda = log((1 - t) / t),
 

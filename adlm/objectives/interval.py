@@ -40,7 +40,7 @@ class Interval:
 
 
 def candidates(widths: tuple[float, ...] = WIDTHS, step: float = STEP) -> list[tuple[float, float]]:
-    """All intervals of these widths, `step` apart.
+    """Return all intervals of these widths, `step` apart.
 
     Example:
         >>> candidates((0.9, 1.0))
@@ -82,7 +82,7 @@ def search(
                 noise = objective.noise(len(part), rows.length, generator)
                 assert noise is not None
                 scored = objective.score(model, rows.batch(part).to(device), noise.to(device))
-                nats.append(scored.rows.cpu().numpy() / rows.count[part])
+                nats.append(scored.rows.cpu().numpy() / rows.scored[part])
             every = np.concatenate(nats)
             measured.append(Interval(*clip, float(every.var(ddof=1)), float(every.mean())))
             bar.update(number)

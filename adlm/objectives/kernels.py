@@ -66,7 +66,7 @@ def divergence(
 
 
 def pick(values: Tensor, token: Tensor) -> Tensor:
-    """The value of each row's token: (N, V), (N,) -> (N,)."""
+    """Return the value of each row's token: (N, V), (N,) -> (N,)."""
     return values.gather(1, token[:, None]).squeeze(1)
 
 
@@ -122,7 +122,7 @@ class KernelDiffusion(Objective):
             )
 
     def weighting(self, spec: str) -> Weight:
-        """What `process.weight` makes of a weight in the bound."""
+        """Return what `process.weight` makes of a weight in the bound."""
         return make_weight(spec)
 
     @classmethod
@@ -143,12 +143,12 @@ class KernelDiffusion(Objective):
     def view(self, batch: Batch, noise: Noise | None) -> View:
         assert noise is not None
         t, slope = self.clock(times(self.eps + (1 - 2 * self.eps) * noise.t))  # (B,) fp64
-        z = self.kernel.draw(batch.x, batch.valid, replace(noise, t=t))
+        z = self.kernel.draw(batch.x, batch.scored, replace(noise, t=t))
         return self.shown(batch, z, t, slope)
 
     def shown(self, batch: Batch, z: Tensor, t: Tensor, slope: Tensor) -> View:
         """The view of z_t: (B, L); t and slope: (B,) fp64."""
-        wanted = batch.valid if self.kernel.uniform else batch.valid & (z == self.mask)
+        wanted = batch.scored if self.kernel.uniform else batch.scored & (z == self.mask)
         weight = self.weigh(z, batch.x, t[:, None]) * slope[:, None]  # (B, L)
         level = self.kernel.level(self.kernel.schedule.alpha(t))
         sigma = bring(level, z.device) if self.conditioned else None
@@ -160,7 +160,7 @@ class KernelDiffusion(Objective):
         return v, torch.ones_like(v)
 
     def weigh(self, z: Tensor, x: Tensor, t: Tensor) -> Tensor:
-        """What positions count in training, or in the bound: (B, L) fp64; t: (B, 1)."""
+        """Return what positions count in training, or in the bound: (B, L) fp64; t: (B, 1)."""
         return self.weight(self.kernel.weight(z, x, t) * self.kernel.shares(t).alpha)
 
     def loss(self, h: Tensor, head: nn.Linear, view: View) -> tuple[Tensor, Tensor]:

@@ -84,7 +84,7 @@ class Likelihood:
         return float(math.sqrt(variance) / self.tokens.sum())
 
     def plus(self, nats: np.ndarray) -> Likelihood:
-        """The same with nats added to each row: (R,)."""
+        """Return the same with nats added to each row: (R,)."""
         return replace(self, nats=self.nats + nats[:, None])
 
 
@@ -171,7 +171,7 @@ def score(
                 scored = objective.score(model, clean.to(device), noise)
                 nats[low : low + len(part), draw] = scored.rows.cpu().numpy()
             bar.update(low + len(part))
-    return Likelihood(nats, rows.count[index], rows.document[index], index)
+    return Likelihood(nats, rows.scored[index], rows.document[index], index)
 
 
 @torch.no_grad()
@@ -213,8 +213,10 @@ def length_nats(rows: Rows, index: np.ndarray, lengths: Lengths) -> np.ndarray:
     """(R,) what the lengths cost that the rows `index` show.
 
     A row that tells documents apart shows the length of each of its pieces. Codes of lengths that
-    follow each other until the row is full are a code of the row.
+    follow each other until the row is full are a code of the row. Of pairs it is the answer's.
     """
+    if rows.given is not None:
+        return lengths.cut(rows.length).nats(rows.scored[index])
     row, tokens = rows.pieces(index)
     return np.bincount(row, lengths.cut(rows.length).nats(tokens), minlength=len(index))
 

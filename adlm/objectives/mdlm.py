@@ -91,13 +91,13 @@ class MaskedDiffusion(Objective):
 
     def corrupt(self, batch: Batch, noise: Noise) -> tuple[Noised, Tensor]:
         """z_t with its weight, and the time of each row: (B,)."""
-        x, valid = batch.x, batch.valid
+        x, free = batch.x, batch.scored
         if self.steps:
             t = torch.ceil(noise.t * self.steps).clamp(1, self.steps) / self.steps
             noise = Noise(t, noise.u)
-            return discrete(x, valid, noise, self.mask, self.schedule, self.steps, self.remask), t
+            return discrete(x, free, noise, self.mask, self.schedule, self.steps, self.remask), t
         t = self.eps + (1 - self.eps) * noise.t
-        return self.masking(x, valid, Noise(t, noise.u), self.mask, self.schedule), t
+        return self.masking(x, free, Noise(t, noise.u), self.mask, self.schedule), t
 
     def view(self, batch: Batch, noise: Noise | None) -> View:
         assert noise is not None
@@ -109,7 +109,7 @@ class MaskedDiffusion(Objective):
 
 
 def segments(batch: Batch) -> Tensor | None:
-    """Which positions see each other: (B, L), padding apart; None where all do."""
+    """Return which positions see each other: (B, L), padding apart; None where all do."""
     if batch.segment is not None or bool(batch.valid.all()):
         return batch.segment
     return torch.where(batch.valid, 0, -1)

@@ -83,7 +83,7 @@ def masked_entropy(logits: Tensor, x: Tensor, mask: int) -> Tensor:
 
 
 def uniform_entropy(logits: Tensor, z: Tensor, x: Tensor, ratio: Tensor, mask: int) -> Tensor:
-    """The sum over y with R = 1/N: (N, V) logits, (N,) tokens -> (N,).
+    """Return the sum over y with R = 1/N: (N, V) logits, (N,) tokens -> (N,).
 
     ratio: (N,) chance of another token over that of the own one, each / (alpha + each).
     """

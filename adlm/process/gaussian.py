@@ -47,7 +47,7 @@ class Gaussian:
         return scale * chance - 1 / (self.real - 1), scale * by_v
 
     def draw(self, x: Tensor, v: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
-        """The likeliest tokens, the first one z, and their shares: (B, L, 1 + OTHERS) each.
+        """Return the likeliest tokens, the first one z, and their shares: (B, L, 1 + OTHERS) each.
 
         x: (B, L) tokens of 0..N-1, v: (B,), u: (B, L, NUMBERS) uniform in [0, 1).
         """

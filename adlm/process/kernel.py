@@ -58,11 +58,11 @@ class Kernel:
         return self.size - 1
 
     def shares(self, t: Tensor) -> Shares:
-        """The shares at times of any shape."""
+        """Return the shares at times of any shape."""
         raise NotImplementedError
 
     def level(self, alpha: Tensor) -> Tensor:
-        """What a network that sees the noise level is told, by the schedule's alpha."""
+        """Return what a network that sees the noise level is told, by the schedule's alpha."""
         return noise_level(alpha)
 
     def token(self, u: Tensor) -> Tensor:
@@ -96,7 +96,7 @@ class Kernel:
         )
 
     def weight(self, z: Tensor, x: Tensor, t: Tensor) -> Tensor:
-        """The bound's weight of a position, fp64; beta pi stands for (1 - alpha) pi:
+        """Return the bound's weight of a position, fp64; beta pi stands for (1 - alpha) pi:
 
             w(z, x, t) = [ (beta pi)'(z) - alpha'/alpha (beta pi)(z) ] / q_t(z | x),
 
@@ -176,7 +176,7 @@ class Mixture(Kernel):
         self.b = 2 * share / (1 - share)
 
     def level(self, alpha: Tensor) -> Tensor:
-        """The time itself, as published, of the log-linear schedule."""
+        """Return the time itself, as published, of the log-linear schedule."""
         return 1 - alpha
 
     def shares(self, t: Tensor) -> Shares:
@@ -202,7 +202,7 @@ def times(t: Tensor) -> Tensor:
 
 
 def make_kernel(spec: str, schedule: Schedule, mask: int, size: int) -> Kernel:
-    """The kernel that 'mask', 'uniform' or 'mixture:SHARE' names, over `size` tokens.
+    """Return the kernel that 'mask', 'uniform' or 'mixture:SHARE' names, over `size` tokens.
 
     Example:
         >>> from adlm.process.schedule import LogLinear

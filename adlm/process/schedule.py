@@ -140,7 +140,7 @@ class Geometric:
 
 
 def make_schedule(spec: str) -> Schedule:
-    """The schedule that 'name' or 'name:parameter' names.
+    """Return the schedule that 'name' or 'name:parameter' names.
 
     Example:
         >>> make_schedule("polynomial:3").power
@@ -153,7 +153,7 @@ def make_schedule(spec: str) -> Schedule:
 
 
 def own_schedule(name: str) -> Schedule:
-    """A user's schedule, module:Class, where that is allowed."""
+    """Return a user's schedule, module:Class, where that is allowed."""
     kind = lookup("schedule", name)
     needed = [m for m in vars(Schedule) if not m.startswith("_")]
     missing = [m for m in needed if not callable(getattr(kind, m, None))]

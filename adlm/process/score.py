@@ -15,7 +15,7 @@ from torch import Tensor
 
 
 def masked_step(f: Tensor, chance: float, mask: int) -> Tensor:
-    """Where a masked position goes: (N, V) fp64; f = e^s (1 - alpha) / alpha has a free sum.
+    """Return where a masked position goes: (N, V) fp64; f = e^s (1 - alpha) / alpha has a free sum.
 
     chance: (alpha_s - alpha_t) / (1 - alpha_t) for the analytic step, (t - s) weight(t) for
     Euler's; with f normalised the first is MDLM's ancestral step.
@@ -32,7 +32,7 @@ def masked_step(f: Tensor, chance: float, mask: int) -> Tensor:
 
 
 def uniform_analytic(score: Tensor, z: Tensor, keep: float, mask: int) -> Tensor:
-    """Where a position goes with uniform noise: (N, V) fp64; keep = alpha_t / alpha_s.
+    """Return where a position goes with uniform noise: (N, V) fp64; keep = alpha_t / alpha_s.
 
     score: (N, V) of e^s, z: (N,) tokens; with e^{s_z} = 1,
 
@@ -47,7 +47,7 @@ def uniform_analytic(score: Tensor, z: Tensor, keep: float, mask: int) -> Tensor
 
 
 def uniform_euler(score: Tensor, z: Tensor, rate: float, mask: int) -> Tensor:
-    """The same by Euler's step; rate = (t - s) sigma'(t)."""
+    """Return the same by Euler's step; rate = (t - s) sigma'(t)."""
     real, n = _real(score, z, mask), score.shape[1] - 1
     move = rate / n * real.scatter(1, z[:, None], 0.0)
     rest = (1 - move.sum(dim=1, keepdim=True)).clamp(min=0.0)

@@ -101,7 +101,7 @@ class Bell:
 
 
 def make_times(spec: str) -> Times:
-    """The rule that 'name' or 'bell:CENTRE:WIDTH' names.
+    """Return the rule that 'name' or 'bell:CENTRE:WIDTH' names.
 
     Example:
         >>> make_times("bell:0.6").centre

@@ -62,7 +62,7 @@ class Clamp:
 
 
 def make_weight(spec: str) -> Weight:
-    """The weight that 'bound', 'flat' or 'clamp:MOST' names.
+    """Return the weight that 'bound', 'flat' or 'clamp:MOST' names.
 
     Example:
         >>> make_weight("clamp:3").most

@@ -67,13 +67,13 @@ def generated(task: Task, count: int, seed: int, split: str) -> Items:
 
 
 def belongs(question: str) -> str:
-    """The split of a question: one of twenty to valid, two to test."""
+    """Return the split of a question: one of twenty to valid, two to test."""
     part = int(hashlib.sha256(question.encode()).hexdigest(), 16) % 20
     return "valid" if part == 0 else "test" if part in (1, 2) else "train"
 
 
 def from_files(task: Task, split: str, folder: str | None, skip_bad: bool = False) -> Items:
-    """A split of the public files below the data folder (--data_dir, else ADLM_DATA)."""
+    """Return a split of the public files below the data folder (--data_dir, else ADLM_DATA)."""
     name = task.files.get(split)
     if name is None:
         raise UserError(f"the task {task.name} has no {split} file: its items are generated")
@@ -87,7 +87,7 @@ def from_files(task: Task, split: str, folder: str | None, skip_bad: bool = Fals
 
 
 def read_file(task: Task, path: Path, skip_bad: bool = False) -> Items:
-    """The items of a file; a bad record is one sentence with its place, or left out and counted."""
+    """Read the items of a file; a bad record raises UserError, or is left out and counted."""
     if not path.is_file():
         raise UserError(f"there is no file {path}")
     items, bad = [], 0
@@ -164,7 +164,7 @@ def _marked(text: str) -> tuple[tuple[str, ...], str]:
 
 
 def from_folder(task: Task, split: str, folder: str, skip_bad: bool = False) -> Items:
-    """A folder's train, valid or test file, in whichever of the three forms."""
+    """Return a folder's train, valid or test file, in whichever of the three forms."""
     home = Path(folder).expanduser()
     if not home.is_dir():
         raise UserError(f"--data must be generated, files or a folder, found '{folder}'")

@@ -81,7 +81,7 @@ def _read(said: list[int], prompt: Row, eos: int, limit: int) -> Decoded:
 
 
 def batches(prompts: list[Row], size: int) -> Iterator[list[int]]:
-    """Indices of prompts of about the same length, `size` at a time."""
+    """Yield indices of prompts of about the same length, `size` at a time."""
     order = sorted(range(len(prompts)), key=lambda i: len(prompts[i].ids[: prompts[i].prompt]))
     for low in range(0, len(order), size):
         yield order[low : low + size]

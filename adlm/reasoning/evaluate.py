@@ -69,7 +69,7 @@ class ReasoningResult(Tally, Result):
     checkpoint_hash: str
 
     def text(self) -> str:
-        """The figures in two lines."""
+        """Return the figures in two lines."""
         low, high = self.interval
         text = (
             f"{self.method} on {self.task}, {self.split}: {self.accuracy:.1%} "

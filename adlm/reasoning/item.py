@@ -24,7 +24,7 @@ class Item:
 
 
 def words(text: str) -> list[str]:
-    """The words and signs of a text, whatever its spacing.
+    """Return the words and signs of a text, whatever its spacing.
 
     Example:
         >>> words("<<1.5*2=3>> Tom is a lempus.")
@@ -34,7 +34,7 @@ def words(text: str) -> list[str]:
 
 
 def sentences(text: str) -> list[list[str]]:
-    """The text's sentences as words, without their full stops.
+    """Return the text's sentences as words, without their full stops.
 
     Example:
         >>> sentences("Tom is a terpus. Every terpus is a brimpus.")
@@ -50,5 +50,5 @@ def sentences(text: str) -> list[list[str]]:
 
 
 def normal(text: str) -> str:
-    """What two answers are compared by."""
+    """Return what two answers are compared by."""
     return " ".join(words(text)).rstrip(" .")

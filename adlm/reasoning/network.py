@@ -51,7 +51,7 @@ def start(plan: Plan) -> Base:
 
 
 def scratch(plan: Plan) -> Config:
-    """A causal trunk of the dial's size, with a short convolution and normalised queries."""
+    """Return a causal trunk of the dial's size, with a short convolution and normalised queries."""
     s = plan.settings
     network = ModelConfig(conv=5, qk_norm=True)
     config = resize(Config(objective="ar", model=network), s.size)
@@ -81,7 +81,7 @@ def lengthened(config: Config, model: Denoiser | None, length: int, path: str | 
 
 
 def fresh(config: Config, vocab: Vocab, base: Denoiser | None, seed: int) -> Denoiser:
-    """The network at the start of the training, with room for the run's longest row."""
+    """Return the network at the start of the training, with room for the run's longest row."""
     torch.manual_seed(seed)
     model = build_model(config, vocab.size)
     if base is None:

@@ -93,7 +93,7 @@ class Plan:
         return make_task(self.task, self.settings.knobs)
 
     def make_method(self) -> Method:
-        """The method; anchored chain-of-thought drops steps where its task says so."""
+        """Return the method; anchored chain-of-thought drops steps where its task says so."""
         options = dict(self.settings.options)
         if self.method == "acot":
             options = {"remove": self.make_task().removes, **options}
@@ -105,7 +105,7 @@ class Plan:
         return self.make_method().stages(curriculum)
 
     def items(self, split: str, count: int) -> Items:
-        """A split's items; 0 = all of a file's."""
+        """Return a split's items; 0 = all of a file's."""
         return load(self.make_task(), self.settings, split, count)
 
 
@@ -126,7 +126,7 @@ def load(task: Task, settings: ReasoningSettings, split: str, count: int) -> Ite
 
 
 def describe(plan: Plan, items: Items, vocab: Vocab) -> str:
-    """The stages with their epochs and token counts, before anything is trained."""
+    """Describe the stages, their epochs and token counts, before anything is trained."""
     method, s = plan.make_method(), plan.settings
     made = [pieces(i, vocab) for i in items.items]
     lines = [

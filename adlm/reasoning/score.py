@@ -49,7 +49,7 @@ class Solver:
     def solve(
         self, items: list[Item], batch: int = 64, told: Callable[[int], None] | None = None
     ) -> list[Attempt]:
-        """All items, in their order."""
+        """Return all items, in their order."""
         rows = [self.method.row(pieces(i, self.vocab), self.stage, self.vocab) for i in items]
         fit = [i for i, r in enumerate(rows) if r.prompt + self.limit <= self.length]
         out = [Attempt(i, "", "", False, None, 0, [], 0, 0, fits=False) for i in items]
@@ -90,7 +90,7 @@ class Solver:
 
 
 def wilson(right: float, count: int, z: float = 1.96) -> tuple[float, float]:
-    """The Wilson interval of a share: it stays in [0, 1] and is honest at both ends.
+    """Return the Wilson interval of a share: it stays in [0, 1] and is honest at both ends.
 
     Example:
         >>> [round(x, 3) for x in wilson(9, 10)]

@@ -57,12 +57,12 @@ class Row:
         return len(self.labels) - self.labels.count(IGNORE)
 
     def unlabelled(self) -> Row:
-        """The same without a loss."""
+        """Return the same without a loss."""
         return replace(self, labels=[IGNORE] * len(self))
 
 
 def make_row(item: Pieces, slots: Slots, removed: int) -> Row:
-    """The row of an item with its first `removed` steps gone."""
+    """Return the row of an item with its first `removed` steps gone."""
     target = [t for step in item.steps[removed:] for t in step] + item.answer
     ids = item.question + slots.ids + target
     labels = [IGNORE] * len(item.question) + slots.labels + target

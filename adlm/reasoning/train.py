@@ -27,7 +27,7 @@ def train(plan: Plan, out: Path, resume: bool = False) -> int:
 
 
 def step_seconds(plan: Plan) -> float:
-    """How long a step of the plan's last stage takes, from two real ones."""
+    """Return how long a step of the plan's last stage takes, from two real ones."""
     workload = Reasoning(plan, devices.pick(plan.settings.device))
     engine = Engine(workload, Path("unused"), World())
 

@@ -48,7 +48,7 @@ def word_vocab(texts: Iterable[str]) -> Vocab:
 
 
 def with_special(vocab: Vocab) -> Vocab:
-    """The vocabulary with the slots' tokens at its end, where it lacks them."""
+    """Return the vocabulary with the slots' tokens at its end, where it lacks them."""
     tokenizer = Tokenizer.from_str(vocab.tokenizer.to_str())
     tokenizer.add_special_tokens([AddedToken(name, special=True) for name in SPECIAL])
     tokenizer.encode_special_tokens = True  # "[ANT]" in a text is text
@@ -56,7 +56,7 @@ def with_special(vocab: Vocab) -> Vocab:
 
 
 def special(vocab: Vocab, name: str) -> int:
-    """The id of a slot's token."""
+    """Return the id of a slot's token."""
     found = vocab.tokenizer.token_to_id(name)
     if found is None:
         raise UserError(
@@ -66,13 +66,13 @@ def special(vocab: Vocab, name: str) -> int:
 
 
 def items_vocab(items: list[Item]) -> Vocab:
-    """The words of the items, with the slots' tokens."""
+    """Return the words of the items, with the slots' tokens."""
     parts = ((i.question, *i.steps, *i.anchors, i.answer) for i in items)
     return with_special(word_vocab(text for texts in parts for text in texts))
 
 
 def open_tokenizer(name: str, folder: str | None) -> Vocab | None:
-    """The tokenizer of that name with the slots' tokens; none for the items' own `words`."""
+    """Return the tokenizer of that name with the slots' tokens; none for the items' own `words`."""
     if name == "words":
         return None
     if name == "byte":
@@ -102,7 +102,7 @@ def pieces(item: Item, vocab: Vocab) -> Pieces:
 
 
 def anchor_tokens(item: Item, vocab: Vocab) -> list[int]:
-    """The first token of each anchor as it stands in the trace, one after the other.
+    """Return the first token of each anchor as it stands in the trace, one after the other.
 
     An anchor that the trace writes otherwise (a singular of a plural) is encoded by itself.
     """

@@ -44,6 +44,7 @@ from adlm.train.workload import (
     StepStats,
     Workload,
 )
+from adlm.values import check_sizes
 
 BUCKET = 16  # batches whose rows are sorted by length together
 SLACK = 16  # tokens that a trace may be longer than the longest one seen
@@ -58,6 +59,10 @@ class ReasoningState(RunState):
     source: str  # of the training items
     limit: int  # tokens that a trace may have
     plan: Plan
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_sizes(self, "", 0, stage=len(self.plan.stages()), within=10**12, limit=10**9)
 
 
 class Reasoning(Workload):
@@ -94,7 +99,7 @@ class Reasoning(Workload):
         self.batches = lru_cache(maxsize=1)(self._batches)
 
     def _rows(self, at: int) -> list[Row]:
-        """All items as they are in a stage."""
+        """Return all items as they are in a stage."""
         return [self.method.row(p, self.stages[at], self.vocab) for p in self.pieces]
 
     def _batches(self, at: int, epoch: int) -> list[list[int]]:
@@ -105,7 +110,7 @@ class Reasoning(Workload):
         return hash((self.plan.settings.seed, step)) % 2**31 + 2**31 * rank
 
     def portion(self, step: int, world: World) -> Portion:
-        """This process's rows; where a short batch leaves none, one row without a label."""
+        """Return this process's rows; where a short batch leaves none, one row without a label."""
         at, within = self.place(step)
         epoch, place = divmod(within, self.epoch_steps)
         batch = [self.rows(at)[i] for i in self.batches(at, epoch)[place]]
@@ -121,7 +126,7 @@ class Reasoning(Workload):
         return Loss(bound, extra, bound.detach(), extra.detach())
 
     def stage(self, step: int) -> int:
-        """The stage of the last of so many steps."""
+        """Return the stage of the last of so many steps."""
         return self.place(step - 1)[0]
 
     def validate(self, now: Moment) -> Metrics:
@@ -145,7 +150,7 @@ class Reasoning(Workload):
         )
 
     def record(self, steps: Sequence[StepStats], now: Moment) -> Metrics:
-        """Nats a label, the mean over the steps; the anchor loss where there is one."""
+        """Return nats a label, the mean over the steps; the anchor loss where there is one."""
         loss = sum(s.nats / s.tokens for s in steps) / len(steps)
         at = self.stage(now.step)
         self.said = f" stage {at}"
@@ -184,7 +189,7 @@ class Reasoning(Workload):
 
 
 def counted(rows: list[list[int]], vocab_size: int) -> CorpusCounts:
-    """How often tokens occur in rows of tokens."""
+    """Return how often tokens occur in rows of tokens."""
     every = [t for row in rows for t in row], [t for row in rows for t in set(row)]
     tokens, having = (torch.from_numpy(np.bincount(e, minlength=vocab_size)) for e in every)
     total = torch.tensor(len(rows), dtype=torch.float64)
@@ -192,7 +197,7 @@ def counted(rows: list[list[int]], vocab_size: int) -> CorpusCounts:
 
 
 def order(lengths: list[int], batch: int, seed: tuple[int, int, int]) -> list[list[int]]:
-    """The batches of an epoch: random, but of rows of about the same length."""
+    """Return the batches of an epoch: random, but of rows of about the same length."""
     random = np.random.default_rng(seed)
     shuffled = random.permutation(len(lengths)).tolist()
     made = []

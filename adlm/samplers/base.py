@@ -36,7 +36,7 @@ class Policy:
         return anchors and kind.parameterization in cls.parameterizations
 
     def times(self, canvas: Canvas, steps: int) -> Iterator[tuple[float, float]]:
-        """The (t, s) of each step."""
+        """Yield the (t, s) of each step."""
         return clock(steps)
 
     def step(self, canvas: Canvas, t: float, s: float) -> None:
@@ -49,7 +49,7 @@ class Policy:
         return alpha_t, 1.0 if s == 0 else alpha_s
 
     def transition(self, t: float, s: float) -> Transition:
-        """The reverse step from t to s."""
+        """Return the reverse step from t to s."""
         return Transition.of(*self.alphas(t, s))
 
     def visible(self, canvas: Canvas, t: float, s: float) -> Tensor:
@@ -58,7 +58,7 @@ class Policy:
 
 
 def find_policy(name: str) -> type[Policy]:
-    """A registered policy, or a user's, module:Class, where that is allowed."""
+    """Return a registered policy, or a user's, module:Class, where that is allowed."""
     kind = registry.lookup("sampler", name)
     if not (isinstance(kind, type) and issubclass(kind, Policy) and is_dataclass(kind)):
         raise UserError(f"the sampler '{name}' must be a dataclass that is a Policy, found {kind}")

@@ -135,7 +135,7 @@ class Canvas:
         return self.model(seen, Context(sigma=self.sigma(rows)))
 
     def sigma(self, rows: Tensor) -> Tensor | None:
-        """The noise level of some rows, (n,), where the network sees it."""
+        """Return the noise level of some rows, (n,), where the network sees it."""
         level = self.kernel.level(self.alpha[rows].float())
         return level.to(self.device) if self.conditioned else None
 
@@ -174,7 +174,7 @@ class Canvas:
         return tuple(map(torch.cat, zip(*parts, strict=True)))
 
     def propose(self, positions: Tensor) -> tuple[Tensor, ...]:
-        """A drawn token and its probability for each of the positions: (N,) each."""
+        """Return a drawn token and its probability for each of the positions: (N,) each."""
         return self.ask(partial(self.draw, forbid=self.mask), positions, self.token_chance)
 
     def fill(self, positions: Tensor) -> None:

@@ -54,7 +54,7 @@ class Draw:
         return p / p.sum(dim=1, keepdim=True)
 
     def __call__(self, logits: Tensor, u: Tensor, forbid: int) -> tuple[Tensor, Tensor]:
-        """Tokens by inverse transform of u: (N,) in [0, 1), and their probabilities: (N,).
+        """Return tokens by inverse transform of u: (N,) in [0, 1), and their probabilities: (N,).
 
         The probabilities are the model's own, whatever was cut off for the draw.
 
@@ -70,7 +70,7 @@ class Draw:
 
 
 def inverse(p: Tensor, u: Tensor) -> Tensor:
-    """Tokens by inverse transform of u: (N,) in [0, 1), from (N, V) probabilities.
+    """Return tokens by inverse transform of u: (N,) in [0, 1), from (N, V) probabilities.
 
     Example:
         >>> inverse(torch.tensor([[0.5, 0.5]]), torch.tensor([0.75]))

@@ -53,7 +53,7 @@ class Confidence(Policy):
         canvas.write(chosen, tokens[keep], probability[keep])
 
     def judged(self, canvas: Canvas, logits: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """A token, its probability and how sure it is: (N,) each, from (N, V) logits."""
+        """Return a token, its probability and how sure it is: (N,) each, from (N, V) logits."""
         token, probability = canvas.draw(logits, u, canvas.mask)
         likely = self.by == "probability"
         return token, probability, probability if likely else sureness(logits, canvas.mask, self.by)

@@ -17,7 +17,7 @@ from adlm.errors import UserError
 from adlm.models.denoiser import Denoiser
 from adlm.process.kernel import make_kernel
 from adlm.process.schedule import make_schedule
-from adlm.samplers.base import Watch, find_policy, make_policy, run
+from adlm.samplers.base import Policy, Watch, find_policy, make_policy, run
 from adlm.samplers.block_diffusion import BlockCanvas, EachBlock
 from adlm.samplers.blocks import Blocks
 from adlm.samplers.canvas import Canvas
@@ -100,7 +100,7 @@ class Samples:
 
 
 def samplers_for(config: Config) -> list[str]:
-    """The samplers that a checkpoint can serve."""
+    """Return the samplers that a checkpoint can serve."""
     if registry.lookup("objective", config.objective).causal:
         return ["causal"]
     return [n for n in registry.names("sampler") if serves(n, config)]
@@ -117,7 +117,7 @@ def serves(sampler: str, config: Config) -> bool:
 
 
 def usual(config: Config) -> str:
-    """The sampler that is taken where none is named: the first of DEFAULTS that can write."""
+    """Return the sampler where none is named: the first of DEFAULTS that can write."""
     if in_blocks(config):
         return "first-hitting"
     known = samplers_for(config)
@@ -128,16 +128,49 @@ def generate(
     model: Denoiser,
     config: Config,
     vocab: Vocab,
-    template: np.ndarray,
+    templates: np.ndarray | Sequence[np.ndarray],
     settings: SamplingSettings = SamplingSettings(),
     device: str = "cpu",
     watch: Watch | None = None,
-    seeds: Sequence[tuple[int, int]] = (),
 ) -> Samples:
-    """Write the masks of a template: (L,) token ids. Row i is the same whatever n is.
+    """Write the masks of a template, (L,) token ids, or of several: n texts of each in turn.
 
-    With `seeds` the template is (n, L), and each of its rows has a (seed, row number) of its own.
+    Text i of a template is the same whatever n is, and whatever templates are beside it.
     """
+    many = [templates] if isinstance(templates, np.ndarray) else list(templates)
+    sampler = chosen(config, settings, max(len(one) for one in many))
+    policy = None if sampler == "causal" else find_way(sampler, config, settings)
+    began, n = time.monotonic(), settings.n
+    longest = max(len(one) for one in many)
+    made = np.full((len(many) * n, longest), vocab.pad)
+    nfe, heads = np.zeros(len(made), dtype=np.int64), 0
+    for group in groups(many, policy, vocab.mask):
+        rows = [(place, row) for place in group for row in range(n)]
+        for low in range(0, len(rows), settings.at_once):
+            part = rows[low : low + settings.at_once]
+            given = [many[place] for place, _ in part]
+            random = RowRandom(settings.seed, [row for _, row in part])
+            canvas = write(model, config, vocab, given, random, settings, policy, device, watch)
+            at = [place * n + row for place, row in part]
+            made[at, : canvas.z.shape[1]] = canvas.z.cpu().numpy()
+            nfe[at] = canvas.nfe.numpy()
+            heads += canvas.heads
+    seconds = time.monotonic() - began
+    ends = np.repeat([len(one) for one in many], n)
+    for row, end in enumerate(ends):
+        made[row, end:] = vocab.pad
+    if policy is None:
+        nfe = np.minimum(nfe, ends)  # what was written beyond a shorter row's end is not asked for
+    if config.data.packing != "wrap":  # nothing after the end of a document was ever trained
+        ended = made == vocab.eos
+        first = np.where(ended.any(axis=1), ended.argmax(axis=1) + 1, longest)
+        ends = np.minimum(ends, first)
+    texts = [vocab.decode(row[:end]) for row, end in zip(made, ends, strict=True)]
+    return Samples(made, ends, texts, nfe, heads, seconds, sampler, settings.seed)
+
+
+def chosen(config: Config, settings: SamplingSettings, length: int) -> str:
+    """The sampler that settings name, or the usual one; UserError where it cannot write that."""
     known = samplers_for(config)
     sampler = settings.sampler or usual(config)
     own = "causal" not in known and registry.outside("sampler", sampler)
@@ -146,52 +179,76 @@ def generate(
             f"a checkpoint of {config.objective} cannot be sampled by '{sampler}'; "
             f"it has {', '.join(known)}"
         )
-    length, most = template.shape[-1], config.data.length
+    if sampler == "causal" and settings.policy:
+        raise UserError("the sampler causal has no options")
+    most = config.data.length
     moving = sampler == "blocks" or (in_blocks(config) and config.model.positions == "rotary")
     if length > most and not moving:
         longer = "" if sampler == "causal" else " (the sampler blocks writes longer texts)"
         raise UserError(f"the text is to have {length} tokens, and only {most} fit{longer}")
-    policy = None
-    kind = registry.lookup("objective", config.objective)
+    return sampler
+
+
+def find_way(sampler: str, config: Config, settings: SamplingSettings) -> Policy:
+    """The policy of a sampler for a checkpoint."""
+    most = config.data.length
+    schedule = make_schedule(config.process.schedule)
+    policy = make_policy(sampler, schedule, settings.policy)
+    if in_blocks(config):
+        policy = EachBlock(schedule, policy)
+    if isinstance(policy, Blocks):
+        policy = replace(policy, context=min(policy.context or most, most))
+        if not serves(policy.inner, config):
+            raise UserError(f"a checkpoint of {config.objective} has no '{policy.inner}'")
+    return policy
+
+
+def groups(templates: Sequence[np.ndarray], policy: Policy | None, mask: int) -> list[list[int]]:
+    """Which templates are written at once, without one changing what another becomes.
+
+    A causal model (no policy) reads from the left: what comes after a shorter row's end changes
+    nothing in it, so all go together. Diffusion sees a whole row: rows of one length. Where blocks
+    are written in turn, how much is drawn depends on where the prompt ends.
+    """
+
+    def kind(one: np.ndarray) -> tuple[int, bytes]:
+        if policy is None:
+            return 0, b""
+        in_turn = isinstance(policy, EachBlock | Blocks)
+        return len(one), (one == mask).tobytes() if in_turn else b""
+
+    found: dict[tuple[int, bytes], list[int]] = {}
+    for place, one in enumerate(templates):
+        found.setdefault(kind(one), []).append(place)
+    return list(found.values())
+
+
+def write(
+    model: Denoiser,
+    config: Config,
+    vocab: Vocab,
+    templates: Sequence[np.ndarray],
+    random: RowRandom,
+    settings: SamplingSettings,
+    policy: Policy | None,
+    device: str,
+    watch: Watch | None = None,
+) -> Canvas:
+    """Write a row for each template; shorter ones (of a causal model) end with masks."""
+    length = max(len(one) for one in templates)
+    z = torch.full((len(templates), length), vocab.mask)
+    for row, one in enumerate(templates):
+        z[row, : len(one)] = torch.from_numpy(one)
+    z = z.to(devices.wide(device))
     schedule = make_schedule(config.process.schedule)
     kernel = make_kernel(config.process.kernel, schedule, vocab.mask, vocab.size)
-    if sampler != "causal":
-        policy = make_policy(sampler, schedule, settings.policy)
-        if in_blocks(config):
-            policy = EachBlock(schedule, policy)
-        if isinstance(policy, Blocks):
-            policy = replace(policy, context=min(policy.context or most, most))
-            if not serves(policy.inner, config):
-                raise UserError(f"a checkpoint of {config.objective} has no '{policy.inner}'")
-    elif settings.policy:
-        raise UserError("the sampler causal has no options")
-    began = time.monotonic()
-    tokens, nfe, heads = [], [], 0
-    for low in range(0, settings.n, settings.at_once):
-        rows = range(low, min(settings.n, low + settings.at_once))
-        given = template[rows.start : rows.stop] if seeds else template
-        z = torch.from_numpy(given).expand(len(rows), -1).clone()
-        z = z.to(devices.wide(device))
-        own_seeds = [seeds[row] for row in rows] if seeds else [(settings.seed, r) for r in rows]
-        random = RowRandom.of(own_seeds)
-        fixed = z != vocab.mask
-        how = (settings.draw, random, settings.precision, device, config.process.conditioned)
-        easel = BlockCanvas if in_blocks(config) else Canvas
-        canvas = easel(z, fixed, vocab.mask, model.eval(), *how, kernel, kind.reads)
-        with devices.autocast(settings.precision, device):  # weights are rounded once
-            if policy is None:
-                run_causal(canvas, vocab.bos, watch)
-            else:
-                run(canvas, policy, settings.steps or length, watch)
-        tokens.append(canvas.z.cpu().numpy())
-        nfe.append(canvas.nfe.numpy())
-        heads += canvas.heads
-    made = np.concatenate(tokens)
-    seconds = time.monotonic() - began
-    ends = np.full(len(made), length)
-    if config.data.packing == "document":  # nothing after the end of a document was ever trained
-        ended = made == vocab.eos
-        ends = np.where(ended.any(axis=1), ended.argmax(axis=1) + 1, length)
-    texts = [vocab.decode(row[:end]) for row, end in zip(made, ends, strict=True)]
-    passes = np.concatenate(nfe)
-    return Samples(made, ends, texts, passes, heads, seconds, sampler, settings.seed)
+    reads = registry.lookup("objective", config.objective).reads
+    how = (settings.draw, random, settings.precision, device, config.process.conditioned)
+    easel = BlockCanvas if in_blocks(config) else Canvas
+    canvas = easel(z, z != vocab.mask, vocab.mask, model.eval(), *how, kernel, reads)
+    with devices.autocast(settings.precision, device):  # weights are rounded once
+        if policy is None:
+            run_causal(canvas, vocab.bos, watch)
+        else:
+            run(canvas, policy, settings.steps or length, watch)
+    return canvas

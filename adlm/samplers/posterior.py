@@ -95,7 +95,7 @@ class SelfCorrect(Posterior):
 
     @staticmethod
     def proposed(draw: Draw, mask: int, logits: Tensor, u: Tensor) -> tuple[Tensor, ...]:
-        """A token of each position, its probability as drawn, and the network's own."""
+        """Return a token of each position, its probability as drawn, and the network's own."""
         p = draw.probabilities(logits, mask)
         token = inverse(p, u)[:, None]
         own = Draw().probabilities(logits, mask)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ class RowRandom:
         True
     """
 
-    def __init__(self, seed: int, rows: Iterable[int]):
+    def __init__(self, seed: int, rows: Sequence[int]):
         self.generators = [
             torch.Generator().manual_seed((seed * 1_000_003 + row) % 2**63) for row in rows
         ]

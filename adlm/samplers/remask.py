@@ -43,7 +43,7 @@ class Remasking(Policy):
     """A rule overrides `sigma`."""
 
     def sigma(self, move: Move) -> float | Tensor:
-        """The remasking probability; what is above `move.sigma_max` is cut off."""
+        """Return the remasking probability; what is above `move.sigma_max` is cut off."""
         raise NotImplementedError
 
     def move(self, t: float, s: float, length: int) -> Move:

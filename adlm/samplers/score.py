@@ -35,7 +35,7 @@ class Analytic(Policy):
     def back(
         self, canvas: Canvas, t: float, s: float, logits: Tensor, z: Tensor, u: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Tokens of time s and the network's share of each: (N,), from (N, V) logits."""
+        """Return tokens of time s and the network's share of each: (N,), from (N, V) logits."""
         mask, uniform = canvas.mask, canvas.kernel.uniform
         p = canvas.draw.probabilities(logits, mask)
         real = logits.double().index_fill(1, torch.tensor(mask, device=logits.device), -torch.inf)

@@ -14,7 +14,7 @@ HOLE = re.compile(r"\[MASK(?::(\d+))?\]")
 
 
 def after(prompt: str, length: int, vocab: Vocab, new: int | None = None) -> np.ndarray:
-    """A prompt, and masks up to `length` tokens in all; or `new` masks.
+    """Return a prompt, and masks up to `length` tokens in all; or `new` masks.
 
     Example:
         >>> from adlm.data.vocab import byte_vocab

@@ -135,7 +135,7 @@ class Trace:
 def expected(
     model: Denoiser, x: Tensor, mask: int, sigma: Tensor | None = None, blank: bool = True
 ) -> CorpusCounts:
-    """How often the model expects each token on a blank page.
+    """Return how often the model expects each token on a blank page.
 
     A causal one is asked after the texts, block diffusion for a blank block after them. Where noise
     is never the mask (not `blank`), the texts are shown as if they were noise.

@@ -21,7 +21,7 @@ from adlm.serve import manual, openai, own
 from adlm.serve.engine import as_refusal
 from adlm.serve.exchange import Desk
 from adlm.serve.guard import Guard, as_json
-from adlm.serve.limits import Limits, Refusal
+from adlm.serve.limits import ServeLimits, Refusal
 from adlm.serve.served import Served
 from adlm.serve.work import Stopped
 
@@ -38,7 +38,7 @@ def static(name: str, kind: str, home: str = "adlm.serve") -> Route:
     return Route("/" if name == "page.html" else f"/{name}", send)
 
 
-def make_app(models: dict[str, Served], limits: Limits, host: str, token: str | None) -> Guard:
+def make_app(models: dict[str, Served], limits: ServeLimits, host: str, token: str | None) -> Guard:
     """Return the application with its guard before it."""
     routes = [
         static("page.html", "text/html"),
@@ -100,7 +100,7 @@ def is_loopback(host: str) -> bool:
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
-def serve_models(models: dict[str, Served], limits: Limits, host: str, port: int) -> None:
+def serve_models(models: dict[str, Served], limits: ServeLimits, host: str, port: int) -> None:
     """Serve until the process is asked to end."""
     logging.basicConfig(format="%(message)s")
     token = None if is_loopback(host) else secrets.token_urlsafe(24)

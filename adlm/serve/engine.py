@@ -9,17 +9,17 @@ import time
 from collections import deque
 
 from adlm.errors import UserError
-from adlm.serve.limits import Limits, Refusal
-from adlm.serve.work import Scoring, Stopped, Work, Writing, write_together
+from adlm.serve.limits import ServeLimits, Refusal
+from adlm.serve.work import ScoreWork, Stopped, Work, WriteWork, write_together
 
 GRACE = 3.0  # seconds in which answers are finished when the server ends
 log = logging.getLogger("adlm.serve")
 
 
-class Engine:
+class ServeEngine:
     """The queue and its worker."""
 
-    def __init__(self, limits: Limits):
+    def __init__(self, limits: ServeLimits):
         self.limits = limits
         self._waiting: deque[Work] = deque()
         self._running: list[Work] = []
@@ -99,10 +99,10 @@ class Engine:
 
 def _run(batch: list[Work]) -> None:
     """Do works of one key."""
-    if isinstance(batch[0], Scoring):
+    if isinstance(batch[0], ScoreWork):
         batch[0].run()
     else:
-        write_together([w for w in batch if isinstance(w, Writing)])
+        write_together([w for w in batch if isinstance(w, WriteWork)])
 
 
 def as_refusal(error: Exception) -> Refusal:

@@ -11,9 +11,9 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
-from adlm.serve.engine import Engine, as_refusal
+from adlm.serve.engine import ServeEngine, as_refusal
 from adlm.serve.guard import as_json
-from adlm.serve.limits import Limits, Refusal
+from adlm.serve.limits import ServeLimits, Refusal
 from adlm.serve.messages import Body, read
 from adlm.serve.served import Served
 from adlm.serve.work import Item, Step, Work
@@ -24,9 +24,9 @@ READING = 10.0  # seconds in which a body must be there
 class Desk:
     """The models, the engine and the limits: what every route needs."""
 
-    def __init__(self, models: dict[str, Served], limits: Limits):
+    def __init__(self, models: dict[str, Served], limits: ServeLimits):
         self.models, self.limits = models, limits
-        self.engine = Engine(limits)
+        self.engine = ServeEngine(limits)
         self.began = int(time.time())
 
     def served(self, name: str | None) -> Served:
@@ -43,7 +43,7 @@ class Desk:
         return time.monotonic() + self.limits.seconds
 
 
-async def body_of(request: Request, kind: type[Body], limits: Limits) -> Body:
+async def body_of(request: Request, kind: type[Body], limits: ServeLimits) -> Body:
     """Return a request's body as its type."""
     parts, size = [], 0
     try:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from adlm.serve.limits import Limits, Refusal
+from adlm.serve.limits import ServeLimits, Refusal
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -38,7 +38,7 @@ HEADERS = {
 class Guard:
     """Lets through what may be answered; everything else gets a refusal."""
 
-    def __init__(self, app: App, limits: Limits, host: str, token: str | None):
+    def __init__(self, app: App, limits: ServeLimits, host: str, token: str | None):
         self.app, self.limits, self.host, self.token = app, limits, host, token
         self.open = 0
 

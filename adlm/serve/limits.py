@@ -8,7 +8,7 @@ from adlm.values import check_sizes
 
 
 @dataclass(frozen=True)
-class Limits:
+class ServeLimits:
     """What a request, and all of them together, may ask for.
 
     Attributes:

@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, Response
 from adlm.options import headline, meanings
 from adlm.serve.messages import CompletionRequest, InfillRequest, NllRequest, TraceRequest
 
-EXAMPLES = {
+EXAMPLES: dict[type[Struct], str] = {
     CompletionRequest: '{"prompt": "The state of", "suffix": " is strong.", "max_tokens": 4}',
     InfillRequest: '{"text": "The [MASK] of the union is [MASK:4] .", "n": 2}',
     TraceRequest: '{"prompt": "The state of", "steps": 16}',

@@ -164,20 +164,20 @@ class Infilled(Struct):
     holes: list[list[str]]
 
 
-class ScoredToken(Struct):
+class TokenNats(Struct):
     """A token and its nats; a diffusion model's are the token's share of the bound."""
 
     text: str
     nats: float
 
 
-class ScoredText(Struct):
+class TextNats(Struct):
     """The nats of a text, its end included; `length_nats`, which they include, code its length."""
 
     nats: float
     length_nats: float
     perplexity: float
-    tokens: list[ScoredToken]
+    tokens: list[TokenNats]
 
 
 class Nll(Struct):
@@ -185,7 +185,7 @@ class Nll(Struct):
 
     model: str
     exact: bool
-    texts: list[ScoredText]
+    texts: list[TextNats]
 
 
 Body = TypeVar("Body", bound=Struct)

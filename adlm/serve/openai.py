@@ -16,7 +16,7 @@ from adlm.serve.exchange import Desk, body_of, events, reply, result
 from adlm.serve.limits import refuse_unless
 from adlm.serve.messages import Choice, Completion, CompletionRequest, Logprobs, Usage
 from adlm.serve.served import ModelCard, Served
-from adlm.serve.work import Step, Work, Writing, Written
+from adlm.serve.work import Step, Work, WriteWork, WrittenRows
 
 
 class ModelList(Struct):
@@ -36,7 +36,7 @@ async def complete(request: Request) -> Response:
     """Answer /v1/completions."""
     desk: Desk = request.app.state.desk
     asked = await body_of(request, CompletionRequest, desk.limits)
-    order = Order(desk, asked)
+    order = CompletionOrder(desk, asked)
     works: list[Work] = list(order.works)
     if not asked.stream:
         found = await result(request, desk, works)
@@ -47,7 +47,7 @@ async def complete(request: Request) -> Response:
     return events(request, works, order.stream())
 
 
-class Order:
+class CompletionOrder:
     """A request for completions: a work for each of its prompts."""
 
     def __init__(self, desk: Desk, asked: CompletionRequest):
@@ -65,7 +65,7 @@ class Order:
             given, place = self.served.between(prompt, asked.suffix or "", asked.max_tokens or 16)
             rows = np.tile(self.served.fits(given, settings), (len(seeds), 1))
             self.places.append(place)
-            work = Writing(
+            work = WriteWork(
                 served=self.served,
                 size=len(seeds),
                 deadline=desk.deadline(),
@@ -76,7 +76,7 @@ class Order:
             )
             self.works.append(work)
 
-    def choices(self, at: int, made: Written) -> list[Choice]:
+    def choices(self, at: int, made: WrittenRows) -> list[Choice]:
         """Return the completions of a prompt."""
         place, first = self.places[at], at * self.works[at].size
         found = []
@@ -119,7 +119,7 @@ class Order:
                     if changes and len(text) > len(told[row]) and text.startswith(told[row]):
                         fresh, told[row] = text[len(told[row]) :], text
                         yield self.event([Choice(fresh, at * work.size + row, None, None)])
-            assert isinstance(item, Written)
+            assert isinstance(item, WrittenRows)
             for row, choice in enumerate(self.choices(at, item)):
                 done.append(choice)
                 rest = choice.text.removeprefix(told[row])
@@ -136,7 +136,7 @@ class Order:
         part = z[place]
         open_ = (part == vocab.mask) | (part == -1)
         part = part[: int(open_.argmax())] if open_.any() else part
-        if self.served.model.config.data.packing == "document" and (part == vocab.eos).any():
+        if self.served.model.config.data.packing != "wrap" and (part == vocab.eos).any():
             part = part[: int((part == vocab.eos).argmax())]
         text = vocab.decode(part).rstrip("\ufffd")  # half a character
         held = max((len(stop) for stop in self.stops), default=1) - 1

@@ -20,12 +20,12 @@ from adlm.serve.messages import (
     Manner,
     Nll,
     NllRequest,
-    ScoredText,
-    ScoredToken,
+    TextNats,
+    TokenNats,
     TraceRequest,
 )
 from adlm.serve.served import Served
-from adlm.serve.work import Scored, Scoring, Step, Writing, Written
+from adlm.serve.work import ScoredTexts, ScoreWork, Step, WriteWork, WrittenRows
 
 
 async def infill(request: Request) -> Response:
@@ -36,7 +36,7 @@ async def infill(request: Request) -> Response:
     given = served.holes(asked.text)
     work = writing(desk, served, asked, given)
     (made,) = await result(request, desk, [work])
-    assert isinstance(made, Written)
+    assert isinstance(made, WrittenRows)
     vocab = served.model.vocab
     texts = [vocab.decode(row[:end]) for row, end in zip(made.tokens, made.ends, strict=True)]
     spans = holes_of(given, vocab)
@@ -50,10 +50,10 @@ def holes_of(given: np.ndarray, vocab: Vocab) -> list[slice]:
     return [slice(low, high) for low, high in edges.reshape(-1, 2).tolist()]
 
 
-def writing(desk: Desk, served: Served, asked: Manner, given: np.ndarray) -> Writing:
+def writing(desk: Desk, served: Served, asked: Manner, given: np.ndarray) -> WriteWork:
     """Return the work of writing a template: (L,)."""
     settings, seeds = served.settings(asked), served.seeds(asked)
-    return Writing(
+    return WriteWork(
         served=served,
         size=len(seeds),
         deadline=desk.deadline(),
@@ -88,7 +88,7 @@ async def nll(request: Request) -> Response:
     tokens = sum(map(len, ids))
     sentence = f"text has {tokens} tokens, and at most {desk.limits.tokens} are scored"
     refuse_unless(tokens <= desk.limits.tokens, sentence, "text")
-    work = Scoring(
+    work = ScoreWork(
         served=served,
         size=len(texts),
         deadline=desk.deadline(),
@@ -97,17 +97,17 @@ async def nll(request: Request) -> Response:
         seed=asked.seed,
     )
     (made,) = await result(request, desk, [work])
-    assert isinstance(made, Scored)
+    assert isinstance(made, ScoredTexts)
     rows = zip(made.nats, made.pieces, made.length_nats.tolist(), strict=True)
     return reply(Nll(served.id, made.exact, [scored_text(*row) for row in rows]))
 
 
-def scored_text(nats: np.ndarray, pieces: list[str], length: float) -> ScoredText:
+def scored_text(nats: np.ndarray, pieces: list[str], length: float) -> TextNats:
     """Return the figures of a text, as `model.nll` has them."""
     total = float(nats.sum()) + length
     perplexity = float(np.exp(min(total / len(nats), 700.0)))
-    tokens = [ScoredToken(p, n) for p, n in zip(pieces, nats.tolist(), strict=True)]
-    return ScoredText(total, length, perplexity, tokens)
+    tokens = [TokenNats(p, n) for p, n in zip(pieces, nats.tolist(), strict=True)]
+    return TextNats(total, length, perplexity, tokens)
 
 
 async def trace(request: Request) -> Response:
@@ -134,7 +134,7 @@ def template_of(asked: TraceRequest, served: Served) -> np.ndarray:
     return served.between(asked.prompt or "", "", asked.max_tokens or rest)[0]
 
 
-async def tell(work: Writing) -> AsyncIterator[bytes]:
+async def tell(work: WriteWork) -> AsyncIterator[bytes]:
     """Yield the template, each step and the whole record as server-sent events."""
     vocab = work.served.model.vocab
     given = work.template[0].tolist()
@@ -144,7 +144,7 @@ async def tell(work: Writing) -> AsyncIterator[bytes]:
     while isinstance(item := await work.next(), Step):
         told = [[shown(change, vocab) for change in row] for row in item.events]
         yield event("step", json.dumps({"step": item.number, "rows": told}))
-    assert isinstance(item, Written)
+    assert isinstance(item, WrittenRows)
     assert item.trace is not None
     yield event("end", item.trace.to_json())
 

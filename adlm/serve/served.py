@@ -18,7 +18,7 @@ from adlm.samplers import template
 from adlm.samplers.base import find_policy, make_policy
 from adlm.samplers.categorical import Draw
 from adlm.samplers.generate import SamplingSettings, in_blocks, samplers_for, usual
-from adlm.serve.limits import Limits, refuse_unless
+from adlm.serve.limits import ServeLimits, refuse_unless
 from adlm.serve.messages import Manner, Option
 
 COLDEST = 0.01  # lower temperatures overflow
@@ -57,7 +57,7 @@ class Served:
 
     id: str
     model: api.Model
-    limits: Limits
+    limits: ServeLimits
 
     def settings(self, how: Manner) -> SamplingSettings:
         """Return the settings that a request asks for; seed and n are left to its rows."""
@@ -167,7 +167,7 @@ def sampler_card(name: str) -> SamplerCard:
     return SamplerCard(name, said, {k: v for k, v in own.items() if v is not MISSING})
 
 
-def load_all(runs: Sequence[str], device: str, limits: Limits) -> dict[str, Served]:
+def load_all(runs: Sequence[str], device: str, limits: ServeLimits) -> dict[str, Served]:
     """Load models by their folders' names; a name that is taken gets a number."""
     found: dict[str, Served] = {}
     for run in runs:

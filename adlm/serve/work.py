@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +15,8 @@ from adlm.data.cache import TokenStore
 from adlm.data.pack import Rows, pack
 from adlm.objectives.likelihood import evaluator, length_nats, token_nats
 from adlm.samplers.canvas import Canvas
-from adlm.samplers.generate import Samples, SamplingSettings, generate
+from adlm.samplers.generate import SamplingSettings, chosen, find_way, write
+from adlm.samplers.random import RowRandom
 from adlm.samplers.trace import Event, Trace
 from adlm.serve.limits import Refusal
 from adlm.serve.served import Served
@@ -32,7 +33,7 @@ class Step(NamedTuple):
     events: list[list[Event]]
 
 
-class Written(NamedTuple):
+class WrittenRows(NamedTuple):
     """Finished rows."""
 
     tokens: np.ndarray  # (n, L)
@@ -41,8 +42,8 @@ class Written(NamedTuple):
     trace: Trace | None
 
 
-class Scored(NamedTuple):
-    """Scored texts."""
+class ScoredTexts(NamedTuple):
+    """ScoredTexts texts."""
 
     nats: list[np.ndarray]  # of each text: (tokens,), its end included
     pieces: list[list[str]]
@@ -50,7 +51,7 @@ class Scored(NamedTuple):
     exact: bool
 
 
-Item = Step | Written | Scored | Exception
+Item = Step | WrittenRows | ScoredTexts | Exception
 
 
 @dataclass(eq=False, kw_only=True)
@@ -103,7 +104,7 @@ class Work:
 
 
 @dataclass(eq=False, kw_only=True)
-class Writing(Work):
+class WriteWork(Work):
     """Rows to be written; each is the same as if it were alone."""
 
     template: np.ndarray  # (n, L)
@@ -141,29 +142,27 @@ class Writing(Work):
         rows = zip(self.trace.events, known, strict=True)
         self.post(Step(number, [row[start:] for row, start in rows]))
 
-    def finish(self, made: Samples, probability: Tensor, place: slice) -> None:
+    def finish(self, canvas: Canvas, place: slice) -> None:
         """Hand over its part of what was written."""
-        length = self.template.shape[1]
-        tokens, sure = made.tokens[place, :length], probability[place, :length].numpy()
+        length, model = self.template.shape[1], self.served.model
+        tokens = canvas.z[place, :length].cpu().numpy()
+        ends = np.full(len(tokens), length)
+        if model.config.data.packing != "wrap":  # nothing after the end was ever trained
+            ended = tokens == model.vocab.eos
+            ends = np.where(ended.any(axis=1), ended.argmax(axis=1) + 1, length)
         if self.trace is not None and self.about:
-            model = self.served.model
             self.trace.mark_anchors(model.network, model.config, model.counts)
-        self.post(Written(tokens, np.minimum(made.ends[place], length), sure, self.trace))
+        sure = canvas.probability[place, :length].numpy()
+        self.post(WrittenRows(tokens, ends, sure, self.trace))
 
 
-def write_together(works: list[Writing]) -> None:
+def write_together(works: list[WriteWork]) -> None:
     """Write the rows of several works on one canvas; those that are over are passed no more."""
     model = works[0].served.model
-    length = max(w.template.shape[1] for w in works)
-    z = np.full((sum(w.size for w in works), length), model.vocab.mask)
     ends = np.cumsum([w.size for w in works]).tolist()
     places = [slice(end - w.size, end) for w, end in zip(works, ends, strict=True)]
-    for work, place in zip(works, places, strict=True):
-        z[place, : work.template.shape[1]] = work.template
-    seen: list[Canvas] = []
 
     def watch(number: int, canvas: Canvas) -> None:
-        seen[:] = [canvas]
         now = canvas.z.cpu()
         for work, place in zip(works, places, strict=True):
             if work.over():
@@ -173,17 +172,20 @@ def write_together(works: list[Writing]) -> None:
         if all(w.gone or w.ended for w in works):
             raise Stopped
 
-    seeds = [pair for w in works for pair in w.seeds]
-    settings = replace(works[0].settings, n=len(seeds), at_once=len(seeds))
-    how = (model.network, model.config, model.vocab, z, settings, model.device, watch, seeds)
-    made = generate(*how)
+    settings = works[0].settings
+    sampler = chosen(model.config, settings, max(w.template.shape[1] for w in works))
+    policy = None if sampler == "causal" else find_way(sampler, model.config, settings)
+    templates = [row for w in works for row in w.template]
+    random = RowRandom.of(pair for w in works for pair in w.seeds)
+    how = (templates, random, settings, policy, model.device, watch)
+    canvas = write(model.network, model.config, model.vocab, *how)
     for work, place in zip(works, places, strict=True):
         if not work.over():
-            work.finish(made, seen[0].probability, place)
+            work.finish(canvas, place)
 
 
 @dataclass(eq=False, kw_only=True)
-class Scoring(Work):
+class ScoreWork(Work):
     """Texts to be scored."""
 
     ids: list[np.ndarray]  # of each text, its end included
@@ -198,12 +200,12 @@ class Scoring(Work):
         rows = pack(store, model.vocab, model.config.data.length, "document")
         how = (self.draws, self.seed, model.device, self.check)
         nats = token_nats(model.network.eval(), objective, rows, *how)
-        lengths = np.zeros(len(self.ids))
+        lengths: np.ndarray = np.zeros(len(self.ids))
         if not objective.exact:
             coded = length_nats(rows, np.arange(len(rows)), model.lengths)
             lengths = np.bincount(rows.document, coded, minlength=len(self.ids))
         pieces = [model.vocab.pieces(ids.tolist()) for ids in self.ids]
-        self.post(Scored(by_text(nats, rows, len(self.ids)), pieces, lengths, objective.exact))
+        self.post(ScoredTexts(by_text(nats, rows, len(self.ids)), pieces, lengths, objective.exact))
 
 
 def by_text(nats: np.ndarray, rows: Rows, count: int) -> list[np.ndarray]:

@@ -97,5 +97,5 @@ def rows(wanted: list[str], tokens: int) -> dict[str, Config]:
 
 
 def study(wanted: list[str], settings: StudySettings) -> LanguageStudy:
-    """The rows of the chosen axes, over seeds."""
+    """Return the rows of the chosen axes, over seeds."""
     return make_study("ablation", rows(wanted, settings.tokens), settings)

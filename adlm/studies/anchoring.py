@@ -29,7 +29,7 @@ SHOWN = ("AR", "A2R", "MDLM", LARGER, "ADLM", "deep")
 
 
 def budget(config: Config, tokens: int) -> Config:
-    """The recipe at a number of training tokens, evaluated at twenty points on the way."""
+    """Return the recipe at a number of training tokens, evaluated at twenty points on the way."""
     a_step = config.train.batch * config.data.length
     steps = max(1, -(-tokens // a_step))
     every = max(1, steps // 20)
@@ -53,5 +53,5 @@ def rows(tokens: int) -> dict[str, Config]:
 
 
 def study(settings: StudySettings) -> LanguageStudy:
-    """All rows over seeds, and the pairs that answer the question."""
+    """Return all rows over seeds, and the pairs that answer the question."""
     return make_study("anchoring", rows(settings.tokens), settings, PAIRS, SHOWN)

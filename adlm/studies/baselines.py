@@ -34,10 +34,10 @@ SHOWN = ("AR", "MDLM", "ADLM", "BD3-LM (4)", "BD3-LM (4), anchored", "SEDD")
 
 
 def rows(tokens: int) -> dict[str, Config]:
-    """Each recipe at one number of training tokens; the table has their FLOPs."""
+    """Return each recipe at one number of training tokens; the table has their FLOPs."""
     return {row: budget(recipe(name), tokens) for row, name in RECIPES.items()}
 
 
 def study(settings: StudySettings) -> LanguageStudy:
-    """All rows over seeds, and what anchoring does to each base."""
+    """Return all rows over seeds, and what anchoring does to each base."""
     return make_study("baselines", rows(settings.tokens), settings, PAIRS, SHOWN)

@@ -22,7 +22,7 @@ def page(result: QuickstartResult, home: Path) -> str:
 
 
 def seen(home: Path) -> Section:
-    """The replay of ADLM's writing, in a frame."""
+    """Return the replay of ADLM's writing, in a frame."""
     saved: WrittenTexts = read_object(home / SHOWN / "eval" / "texts.json", WrittenTexts)
     return Section(
         "A text appears",

@@ -102,7 +102,7 @@ def make_study(
     pairs: tuple[tuple[str, str], ...] = (),
     shown: tuple[str, ...] = (),
 ) -> LanguageStudy:
-    """The study that a command's settings ask for."""
+    """Return the study that a command's settings ask for."""
     return LanguageStudy(
         name=name,
         home=Path(settings.home),
@@ -122,7 +122,7 @@ def tokens_of(config: Config) -> int:
 
 
 def over_seeds(row: str, config: Config, size: int, runs: dict[int, RunFigures]) -> StudyRow:
-    """A row of the table; `size` is the vocabulary's."""
+    """Return a row of the table; `size` is the vocabulary's."""
     ppl = [run.test_ppl for run in runs.values()]
     return StudyRow(
         row,
@@ -142,7 +142,7 @@ def over_seeds(row: str, config: Config, size: int, runs: dict[int, RunFigures])
 
 
 def figures(cell: Cell) -> RunFigures:
-    """The figures of a finished run in the study's folder, which must be of its configuration."""
+    """Return the figures of a finished run, which must be of the cell's configuration."""
     test = LikelihoodResult.read(cell.result)
     cell.check([from_dict(test.config)] == cell.given)
     valid = LikelihoodResult.read(cell.folder / VALID)
@@ -159,7 +159,7 @@ def figures(cell: Cell) -> RunFigures:
 
 
 def earlier(path: Path, rows: dict[str, Config]) -> dict[tuple[str, int], RunFigures]:
-    """The figures of runs in a result file whose configuration is that of the row today."""
+    """Return the figures of runs in a result file whose configuration is that of the row today."""
     if not path.is_file():
         return {}
     stored = StudyResult.read(path)

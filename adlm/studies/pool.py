@@ -85,7 +85,7 @@ def foretell(jobs: list[Job], workers: int) -> None:
 def work(
     jobs: list[Job], workers: int, threads: int, look: Callable[[], None] | None = None
 ) -> None:
-    """Do all jobs, `workers` at a time; a run that fails is one sentence.
+    """Do all jobs, `workers` at a time; raise UserError where one fails.
 
     `look` is called every second; without it each finished run is a line, with the time left.
     """
@@ -127,13 +127,13 @@ def serve() -> None:
 def typed_arguments(function: Callable[..., int], values: list[object]) -> list[object]:
     """Return plain JSON values as the types that a function's parameters after the folder have."""
     hints = get_type_hints(function)
-    kinds = [hints[name] for name in list(inspect.signature(function).parameters)[1:]]
+    kinds: list[type] = [hints[name] for name in list(inspect.signature(function).parameters)[1:]]
     pairs = zip(values, kinds, strict=True)
     return [from_dict(v, kind) if is_dataclass(kind) else v for v, kind in pairs]
 
 
 def why(job: Job, code: int) -> str:
-    """A run did not end well: its own sentence where it left one."""
+    """Say why a run did not end well: in its own words where it left some."""
     log = log_file(job.folder)
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     if lines and lines[-1].startswith("adlm: "):

@@ -114,13 +114,13 @@ def configs(steps: int = 0) -> dict[str, Config]:
 
 
 def jobs(home: Path, wanted: dict[str, Config], rows: int) -> list[Job]:
-    """A run for each model, those that take longest first."""
+    """Return a run for each model, those that take longest first."""
     order = sorted(wanted, key=lambda name: -wanted[name].model.anchor_blocks)
     return [Job(name, home / name, __name__, [wanted[name], rows]) for name in order]
 
 
 def work(home: Path, config: Config, rows: int) -> int:
-    """One model in a process of its own; returns the exit code."""
+    """Train, score and let write one model; return the exit code."""
     if code := train(config, home, resume=True):
         return code
     saved = checkpoint.load(home)
@@ -141,7 +141,7 @@ def current(path: Path, checkpoint_hash: str, rows: int | None = None) -> bool:
 
 
 def texts(home: Path, checkpoint_hash: str) -> WrittenTexts:
-    """What the model writes: samples, fillings, and for diffusion the replay of two."""
+    """Return what the model writes: samples, fillings, and for diffusion the replay of two."""
     model = api.load(home)
     causal = model.network.causal
     samples = {
@@ -164,7 +164,7 @@ def texts(home: Path, checkpoint_hash: str) -> WrittenTexts:
 
 
 def percent(home: Path, wanted: dict[str, Config]) -> float:
-    """How much of the work is done: a model's counts by the FLOPs of its training."""
+    """Return how much of the work is done: a model's counts by the FLOPs of its training."""
     done = total = 0.0
     for name, config in wanted.items():
         size = nominal_size(config.data.tokenizer) or 0
@@ -177,12 +177,12 @@ def percent(home: Path, wanted: dict[str, Config]) -> float:
 
 
 def steps_done(run: Path) -> int:
-    """How far a run under way is, from its metrics."""
+    """Return how far a run under way is, from its metrics."""
     return max((int(r["step"]) for r in read(run / "metrics.jsonl")), default=0)
 
 
 def greeting(home: Path, wanted: dict[str, Config], workers: int) -> str:
-    """What is going to happen, or that it has happened."""
+    """Say what is going to happen, or that it has happened."""
     have = {name: steps_done(home / name) for name in wanted}
     said = f"{len(wanted)} models, {workers} at a time, into {home}; Ctrl-C stops, the same command"
     said += " goes on"
@@ -197,7 +197,7 @@ def greeting(home: Path, wanted: dict[str, Config], workers: int) -> str:
 
 
 def progress(home: Path, wanted: dict[str, Config], bar: Bar) -> Callable[[], None]:
-    """What the pool calls while it waits."""
+    """Return the function that the pool calls while it waits."""
 
     def look() -> None:
         at = {name: steps_done(home / name) for name in wanted}
@@ -212,7 +212,7 @@ def progress(home: Path, wanted: dict[str, Config], bar: Bar) -> Callable[[], No
 
 
 def gather(home: Path, wanted: dict[str, Config]) -> QuickstartResult:
-    """All models as one result: figures, curves, texts (the replay stays with its run)."""
+    """Return all models as one result: figures, curves, texts (the replay stays with its run)."""
     rows = {}
     for name in wanted:
         run = home / name

@@ -66,7 +66,7 @@ class QuickstartResult(Result):
         return list(self.rows.values())[0]  # noqa: RUF015, an IndexError where there is none
 
     def section(self, name: str) -> Section:
-        """What came out, in a table and three notes, and how the models learnt."""
+        """Return what came out, in a table and three notes, and how the models learnt."""
         notes = [f"{self.budget()} {self.best()}", EXPLAINED, self.caption()]
         rows = [
             [
@@ -95,7 +95,7 @@ class QuickstartResult(Result):
         )
 
     def budget(self) -> str:
-        """What was trained on what."""
+        """Say what was trained on what."""
         first = self.first
         return (
             f"{len(self.rows)} small models were trained on the State of the Union addresses, each "
@@ -114,7 +114,7 @@ class QuickstartResult(Result):
         return " ".join(said)
 
     def caption(self) -> str:
-        """What the signs of the table mean."""
+        """Say what the signs of the table mean."""
         first = self.first
         return (
             f"Test split, {first.tokens:,} tokens; ± is one standard error over {first.se_over}. "

@@ -103,7 +103,7 @@ class ReasoningStudy(Study):
     module: ClassVar[str] = __name__
 
     def plan(self, label: str, seed: int = 0) -> Plan:
-        """What is trained for a method and seed."""
+        """Return what is trained for a method and seed."""
         name, *turned = label.split("+")
         options = {**self.settings.options, **{o: True for o in turned}}
         settings = replace(self.settings, options=options, seed=self.settings.seed + seed)
@@ -146,14 +146,14 @@ class ReasoningStudy(Study):
 
 
 def figures(cell: Cell) -> ReasoningRun:
-    """The figures of a finished run, which must be of its plan."""
+    """Return the figures of a finished run, which must be of its plan."""
     run: ReasoningRun = read_object(cell.result, ReasoningRun)
     cell.check([run.plan, run.tests] == cell.given)
     return run
 
 
 def over_seeds(label: str, runs: list[ReasoningRun]) -> ReasoningRow:
-    """A method over its seeds, from the figures of its runs."""
+    """Return a method over its seeds, from the figures of its runs."""
     accuracy, first = [r.accuracy for r in runs], runs[0]
     middle = statistics.mean(accuracy)
     return ReasoningRow(
@@ -183,7 +183,7 @@ def mean(values: list[float | None]) -> float | None:
 
 
 def seconds(plan: Plan) -> float:
-    """How long a run will take, from a few real steps of its last stage."""
+    """Return how long a run will take, from a few real steps of its last stage."""
     small = replace(plan, settings=replace(plan.settings, items=4 * plan.settings.batch, valid=1))
     a_step = step_seconds(small)
     s = plan.settings

@@ -56,8 +56,8 @@ class StudySettings:
     @classmethod
     def of(cls, name: str, tokens: int = 1_500_000, seeds: int = 1) -> StudySettings:
         """Return the defaults of the study with this name."""
-        places = {"home": f"runs/study-{name}", "out": f"results/study-{name}.json"}
-        return cls(tokens=tokens, seeds=seeds, **places)
+        home, out = f"runs/study-{name}", f"results/study-{name}.json"
+        return cls(tokens=tokens, seeds=seeds, home=home, out=out)
 
 
 @dataclass(frozen=True)
@@ -90,22 +90,22 @@ class Study(ABC):
 
     @abstractmethod
     def cells(self) -> list[Cell]:
-        """All runs, the first seed of every row before the second of any."""
+        """Return all runs, the first seed of every row before the second of any."""
 
     @abstractmethod
     def found(self) -> dict[tuple[str, int], Any]:
-        """The figures of all finished runs, by row and seed."""
+        """Return the figures of all finished runs, by row and seed."""
 
     @abstractmethod
     def seconds(self, row: str) -> float:
-        """How long a run of the row will take, from real steps."""
+        """Return how long a run of the row will take, from real steps."""
 
     @abstractmethod
     def gather(self) -> Result:
-        """All finished runs as one result."""
+        """Return all finished runs as one result."""
 
     def left(self) -> list[Cell]:
-        """The runs still to be done."""
+        """Return the runs still to be done."""
         cells, found = self.cells(), self.found()
         known = {c.row for c in cells}
         for name in self.only:

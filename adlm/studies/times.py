@@ -59,7 +59,7 @@ def second_round() -> dict[str, Config]:
 
 
 def tuned(config: Config, lr: float, muon_lr: float, width: float) -> Config:
-    """A recipe at two learning rates and a width of the bell."""
+    """Return a recipe at two learning rates and a width of the bell."""
     process = replace(config.process, times=f"bell:0.5:{width}", weight="flat")
     return replace(config, process=process, optim=replace(config.optim, lr=lr, muon_lr=muon_lr))
 

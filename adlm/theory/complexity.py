@@ -61,7 +61,7 @@ def fit(model: str, network: Network, x: np.ndarray) -> list[np.ndarray]:
 
 
 def truth(model: str, network: Network) -> list[np.ndarray]:
-    """The same tables with the network's own conditional probabilities."""
+    """Return the same tables with the network's own conditional probabilities."""
     every = network.everything()
     weight = np.exp(network.log_p(every))
     k, out = network.values, []

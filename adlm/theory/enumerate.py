@@ -127,7 +127,7 @@ class BoundTerms:
 def bound(
     table: TabularPair, x: tuple[int, ...], anchors: set[int], count: int, sigma: float
 ) -> BoundTerms:
-    """Every term of the theorem, by listing every z_t with its probability."""
+    """Return every term of the theorem, by listing every z_t with its probability."""
     nelbo = anchor = divergence = 0.0
     for step in steps(count, sigma):
         for hidden in itertools.product((False, True), repeat=table.length):

@@ -53,12 +53,12 @@ def marginal(position: int, token: int) -> float:
 
 
 def majority(position: int) -> int:
-    """What the example's anchor operator writes: the more frequent value."""
+    """Return what the example's anchor operator writes: the more frequent value."""
     return max((0, 1), key=lambda token: marginal(position, token))
 
 
 def transitions(unmask: float = 0.5) -> list[WorkedStep]:
-    """The standard denoiser against the anchored one.
+    """Return the standard denoiser against the anchored one.
 
     Example:
         >>> [round(t.probability, 4) for t in transitions()]

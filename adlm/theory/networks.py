@@ -44,7 +44,7 @@ class Network:
         return total
 
     def everything(self) -> np.ndarray:
-        """All K^L sequences."""
+        """Return all K^L sequences."""
         grid = np.indices((self.values,) * self.length)
         return grid.reshape(self.length, -1).T
 
@@ -57,7 +57,7 @@ SHAPES = {
 
 
 def make(shape: str, length: int, values: int, seed: int) -> Network:
-    """A network of that shape with random tables.
+    """Return a network of that shape with random tables.
 
     Example:
         >>> make("tree", 5, 2, seed=0).parents

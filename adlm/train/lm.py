@@ -17,7 +17,8 @@ from adlm.data.lengths import Lengths
 from adlm.data.loader import Order, share
 from adlm.data.vocab import Vocab
 from adlm.errors import RunStopped, UserError
-from adlm.models import checkpoint
+from adlm.models import adapt, checkpoint
+from adlm.models.adapt import Base
 from adlm.models.build import build_model
 from adlm.models.checkpoint import Checkpoint
 from adlm.models.denoiser import Denoiser
@@ -38,20 +39,29 @@ class LanguageModelling(Workload):
     """A model of text by an objective."""
 
     model: Denoiser
+    reach: int | None = None  # how far ahead positions see in the present step
 
-    def __init__(self, config: Config, device: str):
+    def __init__(self, config: Config, device: str, base: Base | None = None):
         cfg = config.train
+        self.base = base
+        if base is not None:
+            adapt.check(config, base)
         self.config, self.device = config, device
         self.phases = [Phase(cfg.steps, config.optim)]
         self.cadence = Cadence(cfg.log_every, cfg.eval_every, cfg.save_every, keep=cfg.keep)
         self.idle = config.model.bridge == "hidden"  # its anchor head rests while gamma is 0
-        self.vocab: Vocab = open_vocab(config.data)
+        self.vocab: Vocab = base.vocab if base else open_vocab(config.data)
         self.rows = open_rows(config.data, "train", self.vocab)
         self.valid = open_rows(config.data, "valid", self.vocab)
-        self.lengths = Lengths.of(self.rows.store, config.data.length)
+        self.lengths = Lengths.of_rows(self.rows)
         self.order = Order(len(self.rows), cfg.batch, cfg.seed)
         torch.manual_seed(cfg.seed)
-        self.model = build_model(config, self.vocab.size).to(device)
+        self.model = build_model(config, self.vocab.size)
+        if base is not None:
+            adapt.begin(self.model, config, base)
+        if config.base.anneal and not config.model.shift:
+            raise UserError("base.anneal opens the attention of a causal base, and there is none")
+        self.model = self.model.to(device)
         if config.model.anchor_blocks and reads_table(config.anchor.rule):
             self.counts = CorpusCounts.count(self.rows, self.vocab.size)
         self.objective = make_objective(config, self.vocab, self.counts)
@@ -69,6 +79,7 @@ class LanguageModelling(Workload):
         cfg = self.config.train
         generator = torch.Generator().manual_seed(cfg.seed * 1_000_003 + step)
         done = step / cfg.steps
+        self.reach = adapt.reach(self.config, done)
         noise = self.objective.noise_at(done, cfg.batch, self.rows.length, generator)
         index = self.order.step(step)
         mine = share(cfg.batch, world.rank, world.size)
@@ -76,13 +87,14 @@ class LanguageModelling(Workload):
         size = cfg.micro or len(batch)
         parts = [slice(low, low + size) for low in range(0, len(batch), size)]
         pieces = [(batch[p], None if noise is None else noise[p]) for p in parts]
-        return Portion(pieces, int(self.rows.count[index].sum()))
+        return Portion(pieces, int(self.rows.scored[index].sum()))
 
     def gamma(self, progress: float) -> float:
         return self.objective.gamma(progress)
 
     def loss(self, piece: Piece, anchor: bool) -> Loss:
         batch, noise = piece
+        self.model.reach = self.reach
         noise = None if noise is None else noise.to(self.device)
         found = self.objective.score(self.model, batch.to(self.device), noise, anchor)
         if found.anchor is None or found.anchor_rows is None:
@@ -93,6 +105,7 @@ class LanguageModelling(Workload):
     def validate(self, now: Moment) -> Metrics:
         """Score rows of the valid split."""
         index = spread(len(self.valid), self.config.train.eval_rows)
+        self.model.reach = None
         found = score(
             self.model,
             self.bound,
@@ -110,7 +123,7 @@ class LanguageModelling(Workload):
         return {"step": now.step, "tokens": now.tokens, **plain, **error}
 
     def record(self, steps: Sequence[StepStats], now: Moment) -> Metrics:
-        """Nats a token over the steps; the anchor loss where there is one."""
+        """Return nats a token over the steps; the anchor loss where there is one."""
         tokens = sum(s.tokens for s in steps)
         found: dict[str, float] = {"step": now.step, "tokens": now.tokens}
         found["loss"] = sum(s.nats for s in steps) / tokens
@@ -147,24 +160,36 @@ class LanguageModelling(Workload):
         return state
 
     def beginning(self, step: int, precision: str, world: World) -> str:
-        """What is trained, on what and where."""
+        """Return what is trained, on what and where."""
         cfg, rows = self.config.train, len(self.rows)
         size = sum(p.numel() for p in self.model.parameters())
-        tokens, goal = int(self.rows.count.sum()), cfg.steps * cfg.batch
+        tokens, goal = int(self.rows.scored.sum()), cfg.steps * cfg.batch
         where = f"{world.size} x {self.device}" if world.size > 1 else self.device
         if self.device == "cpu":
             where += f" ({torch.get_num_threads()} threads)"
         lines = [
             f"model     {self.config.objective}, {size:,} parameters",
-            f"data      {self.config.data.name}: {rows:,} rows, {tokens:,} tokens",
+            f"data      {self.config.data.name}: {rows:,} {self.kind}, {tokens:,} tokens",
             f"training  {cfg.steps:,} steps of {cfg.batch} rows of {self.rows.length}: "
             f"{goal * tokens / rows:,.0f} tokens, {goal / rows:.1f} epochs",
             f"on        {where}, {precision}",
         ]
-        return "\n".join([*lines, f"goes on   from step {step:,}"] if step else lines)
+        if step:
+            return "\n".join([*lines, f"goes on   from step {step:,}"])
+        if self.base is not None:
+            lines.insert(1, f"base      {adapt.told(self.config, self.base)}")
+        return "\n".join(lines)
+
+    @property
+    def kind(self) -> str:
+        """What a row is, and what of it is scored."""
+        if self.rows.given is None:
+            return "rows"
+        left = f" ({self.rows.left_out:,} too long are left out)" if self.rows.left_out else ""
+        return f"prompts with answers{left}, the answers scored"
 
     def ending(self, run: Path) -> str:
-        """The last validation with its curve, and what one may do with the run."""
+        """Return the last validation with its curve, and what one may do with the run."""
         found = [r for r in read(run / "metrics.jsonl") if "valid_ppl" in r]
         lines = [f"done: {checkpoint.find(run)}"]
         if found:

@@ -55,7 +55,7 @@ class Log:
 
 
 def read(path: Path) -> list[Metrics]:
-    """The whole records of a metrics file; a damaged line is left out."""
+    """Return the whole records of a metrics file; a damaged line is left out."""
     records: list[Metrics] = []
     if path.is_file():
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -88,7 +88,7 @@ class TensorBoard:
 
 
 def find_logger(name: str) -> Logger:
-    """The function module:name, given by the user."""
+    """Return the function module:name, given by the user."""
     logger = bring("logger", name)
     if not callable(logger):
         raise UserError(f"the logger '{name}' must be a function, found {logger!r}")

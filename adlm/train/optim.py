@@ -54,7 +54,7 @@ class Optimizers:
         return factor
 
     def state(self) -> dict[str, Tensor]:
-        """All moments as flat named tensors."""
+        """Return all moments as flat named tensors."""
         out = {}
         for name, optimizer in self.all.items():
             for index, values in optimizer.state_dict()["state"].items():
@@ -87,7 +87,7 @@ def trunk_matrices(model: nn.Module) -> list[Tensor]:
 
 
 def lr_factor(step: int, total: int, config: OptimConfig) -> float:
-    """The schedule: linear warm-up, then constant, cosine or linear decay.
+    """Return the schedule: linear warm-up, then constant, cosine or linear decay.
 
     Example:
         >>> config = OptimConfig(warmup=2, decay="linear", decay_share=0.5)

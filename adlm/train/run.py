@@ -14,6 +14,7 @@ from adlm.data.vocab import byte_vocab
 from adlm.errors import UserError, need
 from adlm.locks import hold
 from adlm.models import checkpoint
+from adlm.models.adapt import Base, open_base
 from adlm.objectives.base import make_objective
 from adlm.process.anchors import Anchors
 from adlm.progress import console
@@ -54,9 +55,17 @@ def train(config: Config, out: Path, resume: bool = False, logger: Logger | None
     if config.train.tensorboard and find_spec("tensorboard") is None:
         raise need("tensorboard", "tensorboard", "train.tensorboard")
     device = devices.pick(config.train.device)
-    make_workload = partial(LanguageModelling, config, device)
+    make_workload = partial(LanguageModelling, config, device, find_base(config, out))
     again, loggers = f"adlm train --resume {out}", [logger] if logger else []
     return launch(make_workload, config, out, resume, device, again, loggers)
+
+
+def find_base(config: Config, out: Path) -> Base | None:
+    """Open what a run starts from; a run that has checkpoints needs its base no more."""
+    if config.base.name is None:
+        return None
+    found = checkpoint.steps(out)
+    return open_base(str(found[-1]) if found else config.base.name)
 
 
 def launch(
@@ -88,7 +97,7 @@ def launch(
 
 
 def work(engine: Engine, settings: object, again: str, loggers: Sequence[Logger]) -> int:
-    """One process's part of a run."""
+    """Do one process's part of a run."""
     out, world, workload = engine.run, engine.world, engine.workload
     lock = hold(out) if world.main else None
     if found := checkpoint.steps(out):
@@ -140,7 +149,7 @@ def check_folder(config: object, out: Path, resume: bool) -> list[str]:
 
 
 def stored_config(out: Path, kind: type = Config) -> Any:
-    """The configuration of the run in a folder; a setting that is not there yet has its default."""
+    """Read the configuration of a run; a setting that is not there yet has its default."""
     return from_dict(read_plain(out / "config.json"), kind, out / "config.json")
 
 

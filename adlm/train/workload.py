@@ -27,6 +27,7 @@ from adlm.data.vocab import Vocab
 from adlm.models.checkpoint import Checkpoint
 from adlm.train.distributed import World
 from adlm.train.log import Metrics
+from adlm.values import check_sizes
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,9 @@ class RunState:
     recent: list[StepStats] = field(default_factory=list)  # since the last line of metrics
     data: str = ""  # hash of the training data
 
+    def __post_init__(self) -> None:
+        check_sizes(self, "", 0, step=10**12, tokens=10**18)
+
 
 class Workload(ABC):
     """A kind of training. The engine reads `config.train` and `config.optim` alone."""
@@ -116,23 +120,23 @@ class Workload(ABC):
 
     @abstractmethod
     def portion(self, step: int, world: World) -> Portion:
-        """This process's part of the batch of step number `step`, from 0."""
+        """Return this process's part of the batch of step number `step`, from 0."""
 
     @abstractmethod
     def dropout_seed(self, step: int, rank: int) -> int:
-        """The seed of dropout in a step."""
+        """Return the seed of dropout in a step."""
 
     @abstractmethod
     def loss(self, piece: Any, anchor: bool) -> Loss:
-        """The loss of one piece; `anchor` asks for the anchor term."""
+        """Return the loss of one piece; `anchor` asks for the anchor term."""
 
     @abstractmethod
     def gamma(self, progress: float) -> float:
-        """The weight of the anchor term at a share of the training."""
+        """Return the weight of the anchor term at a share of the training."""
 
     @abstractmethod
     def record(self, steps: Sequence[StepStats], now: Moment) -> Metrics:
-        """The line of metrics for some steps; it has a `loss`."""
+        """Return the line of metrics for some steps; it has a `loss`."""
 
     @abstractmethod
     def validate(self, now: Moment) -> Metrics:
@@ -144,7 +148,7 @@ class Workload(ABC):
 
     @abstractmethod
     def state(self, now: RunState) -> RunState:
-        """What is saved: how far the run is, with what the workload adds."""
+        """Return what is saved: how far the run is, with what the workload adds."""
 
     @abstractmethod
     def check(self, saved: Checkpoint) -> RunState:

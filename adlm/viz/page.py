@@ -58,7 +58,7 @@ def to_html(sections: list[Section], title: str) -> str:
 
 
 def to_markdown(sections: list[Section], title: str) -> str:
-    """The same without pictures."""
+    """Return the same without pictures."""
     parts = [f"# {escaped(title)}"]
     for section in sections:
         parts += [f"## {escaped(section.title)}", markdown(section)]

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.table import Table
 
-WORDY = ("model", "recipe", "what it is")  # columns that read from the left
+LONG = "what it is"
+WORDY = ("model", "recipe", LONG)  # columns that read from the left
+WIDE = 110  # characters of a terminal in which the long one has room
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """A figure, or nothing.
+    """Return a figure, or nothing.
 
     Example:
         >>> number(1.234), number(None)
@@ -26,7 +28,7 @@ def mib(value: float | None) -> str:
 
 
 def spread(value: float | None, digits: int = 2) -> str:
-    """What follows a figure that has a standard error or deviation.
+    """Return what follows a figure that has a standard error or deviation.
 
     Example:
         >>> f"51.5{spread(0.25, 1)}"
@@ -36,7 +38,7 @@ def spread(value: float | None, digits: int = 2) -> str:
 
 
 def bounded(value: float, exact: bool, error: float | None = None, digits: int = 2) -> str:
-    """A perplexity with its spread; ≤ says that it is an upper bound.
+    """Return a perplexity with its spread; ≤ says that it is an upper bound.
 
     Example:
         >>> bounded(51.5, False, 0.25), bounded(27.7, True)
@@ -51,15 +53,18 @@ def markdown_table(header: list[str], rows: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def terminal_table(header: list[str], rows: list[list[str]], title: str = "") -> Table:
-    """A table for the terminal."""
+def terminal_table(
+    header: list[str], rows: list[list[str]], title: str = "", width: int = 80
+) -> Table:
+    """A table for a terminal so many characters wide; a narrow one gets no column of words."""
     from rich.table import Table
     from rich.text import Text
 
     made = Table(title=title or None)
-    for name in header:
-        wordy = name in WORDY
-        made.add_column(name, justify="left" if wordy else "right", no_wrap=not wordy)
+    kept = [i for i, name in enumerate(header) if name != LONG or width >= WIDE]
+    for i in kept:
+        left = header[i] in WORDY
+        made.add_column(header[i], justify="left" if left else "right", no_wrap=header[i] != LONG)
     for row in rows:
-        made.add_row(*map(Text, row))
+        made.add_row(*(Text(row[i]) for i in kept))
     return made

@@ -25,7 +25,7 @@ KEYS = "space pauses, ← → step, + - speed, q leaves"
 
 
 def frame(trace: Trace, row: int, step: int) -> Text:
-    """The row after a step: anchors coloured, what this step wrote underlined."""
+    """Return the row after a step: anchors coloured, what this step wrote underlined."""
     z = trace.tokens(row, step)
     final = trace.tokens(row)
     fresh = {e.position: e for e in trace.events[row] if e.step == step}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -42,12 +44,33 @@ class Outputs:
         if self.trace and seen is not None:
             save_trace(seen, self.trace)
 
+    def answer(
+        self,
+        model: Model,
+        prompts: Sequence[str],
+        given: Sequence[np.ndarray],
+        settings: SamplingSettings,
+    ) -> None:
+        """Write the masks of several templates, print the answers to their prompts, save them."""
+        made = model.write(given, settings)
+        told = []
+        for number, (tokens, text) in enumerate(zip(made.ids, made.texts, strict=True)):
+            at, row = divmod(number, settings.n)
+            asked = int((given[at] != model.vocab.mask).sum())
+            answer = model.vocab.decode(tokens[asked:])
+            print(f"--- {at}.{row} {prompts[at].rstrip()}\n{answer}")
+            told.append({"prompt": prompts[at], "answer": answer, "text": text, "row": row})
+        print(f"--- {made.cost()}")
+        if self.json_out:
+            save_json(made, Path(self.json_out), told)
 
-def save_json(made: Samples, out: Path) -> None:
-    """Write one line for each text."""
-    rows = zip(made.texts, made.ids, made.nfe.tolist(), strict=True)
+
+def save_json(made: Samples, out: Path, told: Sequence[dict[str, Any]] | None = None) -> None:
+    """Write one line for each text: what is told of it, its tokens and how it was written."""
+    told = told or [{"text": text} for text in made.texts]
+    rows = zip(told, made.ids, made.nfe.tolist(), strict=True)
     same = {"sampler": made.sampler, "seed": made.seed}
-    lines = [json.dumps({"text": t, "tokens": k, "nfe": c, **same}) for t, k, c in rows]
+    lines = [json.dumps({**t, "tokens": k, "nfe": c, **same}) for t, k, c in rows]
     write_text(out, "\n".join(lines) + "\n")
 
 

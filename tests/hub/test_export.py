@@ -28,12 +28,17 @@ from tests.conftest import make_config, small_corpus
 pytest.importorskip("transformers")
 BASE = ModelConfig(width=16, blocks=2, heads=2)
 SHAPES = {
-    "mdlm": [replace(BASE, time=8), replace(BASE, conv=3, tied=True, qk_norm=True)],
+    "mdlm": [
+        replace(BASE, time=8),
+        replace(BASE, conv=3, tied=True, qk_norm=True),
+        replace(BASE, conv=3, shift=True),
+    ],
     "ar": [replace(BASE, conv=3), replace(BASE, tied=True, bias=True, positions="learned")],
     "adlm": [
         replace(BASE, anchor_blocks=1, time=4),
         replace(BASE, anchor_blocks=1, bridge="embedding", residual=True, shared=True, conv=3),
         replace(BASE, anchor_blocks=2, bridge="softmax"),
+        replace(BASE, anchor_blocks=1, residual=True, shift=True, positions="learned"),
     ],
     "a2r": [replace(BASE, anchor_blocks=1), replace(BASE, anchor_blocks=1, bridge="hidden")],
     "bd3lm": [replace(BASE, time=4), replace(BASE, conv=5)],

@@ -145,7 +145,15 @@ def test_bad_manifests(saved, text, says):
 
 @pytest.mark.parametrize(
     "bad",
-    [b"", b"[]", b'{"step": 2', b"\xff\xfe", b'{"step": "2", "seconds": 1}', b'{"step": 2}'],
+    [
+        b"",
+        b"[]",
+        b'{"step": 2',
+        b"\xff\xfe",
+        b'{"step": "2", "seconds": 1}',
+        b'{"step": -1, "seconds": 1}',
+        b'{"step": 2}',
+    ],
 )
 def test_a_damaged_state_is_refused_before_a_step(saved, bad, capsys):
     (saved / "state.json").write_bytes(bad)

@@ -20,8 +20,8 @@ from adlm.data.lengths import Lengths
 from adlm.data.vocab import byte_vocab
 from adlm.models.build import build_model
 from adlm.recipes import recipe
-from adlm.serve.engine import Engine
-from adlm.serve.limits import Limits
+from adlm.serve.engine import ServeEngine
+from adlm.serve.limits import ServeLimits
 from adlm.serve.served import Served
 from tests.conftest import make_config
 
@@ -49,7 +49,7 @@ def model_of(objective: str) -> api.Model:
     return api.Model(network, vocab, config, "cpu", Lengths.unknown(LENGTH))
 
 
-def served(*objectives: str, limits: Limits = Limits()) -> dict[str, Served]:
+def served(*objectives: str, limits: ServeLimits = ServeLimits()) -> dict[str, Served]:
     return {name: Served(name, model_of(name), limits) for name in objectives}
 
 
@@ -58,7 +58,7 @@ class Running:
     """A server in a thread of this process."""
 
     address: str
-    engine: Engine
+    engine: ServeEngine
 
     def ask(self, path: str, body: object = None, **headers: str) -> tuple[int, str]:
         """Status and text of an answer; a body that is not bytes is sent as JSON."""
@@ -90,7 +90,9 @@ class Running:
 
 
 @contextmanager
-def running(models: dict[str, Served], limits: Limits = Limits(), **how: str) -> Iterator[Running]:
+def running(
+    models: dict[str, Served], limits: ServeLimits = ServeLimits(), **how: str
+) -> Iterator[Running]:
     import uvicorn
 
     from adlm.serve.app import listen, make_app

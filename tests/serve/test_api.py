@@ -21,7 +21,7 @@ PROMPT = "the law of "
 def test_completions_are_the_texts_of_the_python_interface(server):
     body = {"model": "mdlm", "prompt": PROMPT, "max_tokens": 12, "n": 3, "seed": 5, "top_p": 0.8}
     texts = [c["text"] for c in server.get("/v1/completions", body)["choices"]]
-    right = model_of("mdlm").generate(3, PROMPT, max_new_tokens=12, seed=5, top_p=0.8)
+    right = model_of("mdlm").generate(PROMPT, 3, max_new_tokens=12, seed=5, top_p=0.8)
     assert [PROMPT + text for text in texts] == right
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from adlm.serve.limits import Limits
+from adlm.serve.limits import ServeLimits
 from tests.serve.conftest import running, served
 
 PATHS = ("/v1/completions", "/infill", "/nll", "/trace")
@@ -102,7 +102,7 @@ def test_paths_and_methods_that_are_not_there_are_refused_too(server):
 
 
 def test_a_large_body_is_refused_before_it_is_read(server):
-    assert server.refused("/infill", b"x" * (Limits().body + 1))[0] == 413
+    assert server.refused("/infill", b"x" * (ServeLimits().body + 1))[0] == 413
     head = "POST /infill HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
     host, port = server.address.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=10) as line:
@@ -122,7 +122,7 @@ def test_what_is_shown_is_never_html(server):
 
 
 def test_a_full_queue_answers_429_and_time_is_limited(slowly):
-    limits = Limits(queue=4, seconds=1, texts=2)
+    limits = ServeLimits(queue=4, seconds=1, texts=2)
     with running(served("ar", limits=limits), limits) as server:
         slowly(0.01)
         with ThreadPoolExecutor(12) as pool:

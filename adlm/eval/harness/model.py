@@ -55,7 +55,7 @@ class Harness(LM):
         self.context = self.model.config.data.length
 
     def get_model_info(self) -> dict[str, Any]:
-        """What the harness writes into its results."""
+        """Return what the harness writes into its results."""
         return {
             "adlm_objective": self.model.config.objective,
             "adlm_likelihood": "exact" if self.exact else BOUND,
@@ -76,7 +76,7 @@ class Harness(LM):
         return out
 
     def pair(self, context: str, continuation: str) -> tuple[float, bool]:
-        """The context's trailing space belongs to the continuation's first token."""
+        """Score a continuation; the context's trailing space belongs to its first token."""
         spaces = len(context) - len(context.rstrip())
         if spaces:
             continuation = context[-spaces:] + continuation
@@ -109,7 +109,7 @@ class Harness(LM):
 
     @torch.no_grad()
     def score(self, given: list[int], target: list[int]) -> tuple[float, bool]:
-        """Nats of `target` after `given`, and whether greedy decoding would write it."""
+        """Return nats of `target` after `given`, and whether greedy decoding would write it."""
         x = torch.tensor([given + target], device=self.model.device)
         return self.causal(x, len(given)) if self.exact else self.masked(x, len(given))
 

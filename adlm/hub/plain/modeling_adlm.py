@@ -33,6 +33,7 @@ DEFAULTS = {
     "bridge": "linear",
     "residual": False,
     "shared": False,
+    "shift": False,
 }
 FREQUENCIES = 256  # features of the time embedding
 
@@ -141,7 +142,7 @@ class Trunk(nn.Module):
 
     def __init__(self, m: Any, config: AdlmConfig, depth: int):
         super().__init__()
-        causal, length = config.causal, config.max_position_embeddings
+        causal, length = config.causal, config.max_position_embeddings + m.shift
         self.step = 1 if causal else config.block or length  # tokens that come in turn
         self.blocks = nn.ModuleList(Block(m, causal, config.block) for _ in range(depth))
         self.norm = nn.LayerNorm(m.width, bias=m.bias)
@@ -205,6 +206,7 @@ class AdlmPreTrainedModel(PreTrainedModel):
         self.embed = nn.Embedding(size, m.width)
         self.trunk = Trunk(m, config, m.blocks)
         self.head = nn.Linear(m.width, size)
+        self.start = nn.Parameter(torch.zeros(m.width)) if m.shift else None
         self.residual, self.anchored = m.residual, m.anchor_blocks > 0
         if self.anchored:
             self.anchor_trunk = Trunk(m, config, m.anchor_blocks)
@@ -227,11 +229,15 @@ class AdlmPreTrainedModel(PreTrainedModel):
         """(B, L) tokens -> (B, L, V)."""
         real = None if attention_mask is None else attention_mask.bool()
         h = self.embed(input_ids)
+        if self.start is not None:  # position l - 1 predicts token l
+            h = torch.cat((self.start.expand(len(h), 1, -1), h), dim=1)
+            real = None if real is None else torch.cat((real[:, :1], real), dim=1)
         if self.anchored:
             stream, anchor = self.anchor_trunk(h, real, sigma)
             h = self.bridge(anchor, self.anchor_head, self.embed)
             h = h + stream if self.residual else h
-        return self.head(self.trunk(h, real, sigma)[1])
+        out = self.head(self.trunk(h, real, sigma)[1])
+        return out if self.start is None else out[:, :-1]
 
 
 class AdlmForMaskedLM(AdlmPreTrainedModel):

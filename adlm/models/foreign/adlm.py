@@ -15,7 +15,7 @@ BRIDGE = "vocab_embed.0."  # Linear(V -> D) in place of the denoiser's embedding
 
 
 def denoiser(source: Source) -> str:
-    """The prefix that the denoiser's tensors have."""
+    """Return the prefix that the denoiser's tensors have."""
     return next((p for p in DENOISER if p + BRIDGE + "weight" in source.tensors), DENOISER[0])
 
 

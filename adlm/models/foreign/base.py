@@ -27,14 +27,14 @@ class Format(ABC):
 
     @abstractmethod
     def config(self, source: Source) -> Config:
-        """Our configuration of the same network; its tokenizer is chosen later."""
+        """Return our configuration of the same network; its tokenizer is chosen later."""
 
     @abstractmethod
     def names(self, source: Source) -> dict[str, str]:
-        """Our name of each tensor -> theirs."""
+        """Return our name of each tensor -> theirs."""
 
     def tensors(self, source: Source) -> dict[str, Tensor]:
-        """The tensors under our names, fp32; one sentence where one is left over or missing."""
+        """Return the tensors under our names, fp32; raise UserError unless each has one."""
         names = self.names(source)
         left = sorted(k for k in set(source.tensors) - set(names.values()) if not is_buffer(k))
         if left:
@@ -43,14 +43,14 @@ class Format(ABC):
 
 
 def take(source: Source, name: str) -> Tensor:
-    """A tensor by its published name."""
+    """Return a tensor by its published name."""
     if name not in source.tensors:
         raise UserError(f"{source.file} lacks the tensor {name}")
     return source.tensors[name]
 
 
 def find_format(source: Source) -> Format:
-    """The format whose marks the source has."""
+    """Return the format whose marks the source has."""
     for name in registry.names("foreign"):
         made: Format = registry.lookup("foreign", name)()
         if made.recognise(source):

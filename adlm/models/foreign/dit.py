@@ -51,7 +51,7 @@ class Sizes:
 
 
 def measure(source: Source, prefix: str = "") -> Sizes:
-    """The sizes of the trunk whose tensors begin with `prefix`."""
+    """Return the sizes of the trunk whose tensors begin with `prefix`."""
     vocab, width = take(source, prefix + HEAD["weight"]).shape
     stem = f"{prefix}blocks."
     numbers = {k[len(stem) :].split(".")[0] for k in source.tensors if k.startswith(stem)}
@@ -63,7 +63,7 @@ def measure(source: Source, prefix: str = "") -> Sizes:
 
 
 def trunk_names(theirs: str, ours: str, blocks: int) -> dict[str, str]:
-    """Our name of each of a trunk's tensors -> theirs."""
+    """Return our name of each of a trunk's tensors -> theirs."""
     names = {ours + a: theirs + b for a, b in TRUNK.items()}
     for n in range(blocks):
         names |= {f"{ours}blocks.{n}.{a}": f"{theirs}blocks.{n}.{b}" for a, b in BLOCK.items()}
@@ -71,7 +71,7 @@ def trunk_names(theirs: str, ours: str, blocks: int) -> dict[str, str]:
 
 
 def names(source: Source, prefix: str = "") -> dict[str, str]:
-    """Our name of each tensor of a plain DiT -> theirs."""
+    """Return our name of each tensor of a plain DiT -> theirs."""
     found = trunk_names(prefix, "trunk.", measure(source, prefix).blocks)
     found |= {f"head.{a}": prefix + b for a, b in HEAD.items()}
     return {**found, "embed.weight": prefix + EMBED}

@@ -17,7 +17,7 @@ STATED = {
 
 
 def process(source: Source) -> ProcessConfig:
-    """The forward process: times stay t_eps from either end."""
+    """Return the forward process: times stay t_eps from either end."""
     eps, share = float(source.setting("t_eps", 1e-4)), float(source.setting("p_uniform", 0.0))
     kernel = f"mixture:{share:g}"
     return ProcessConfig(

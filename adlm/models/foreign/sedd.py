@@ -32,7 +32,7 @@ class Sedd(Format):
         return Config("sedd", dit.data_config(length), self.model(source), process=PROCESS)
 
     def model(self, source: Source) -> ModelConfig:
-        """The network, whatever the graph."""
+        """Return the network, whatever the graph."""
         drop = float(source.setting("model.dropout", 0.0))
         return dit.model_config(source, "", STATED, dropout=drop)
 

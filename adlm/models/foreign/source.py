@@ -35,7 +35,7 @@ class Source:
         return self.path if self.training else self.path / "model.safetensors"
 
     def setting(self, name: str, default: Any = None) -> Any:
-        """A setting by its dotted name."""
+        """Return a setting by its dotted name."""
         value: Any = self.config
         for part in name.split("."):
             value = value.get(part) if isinstance(value, dict) else None
@@ -61,7 +61,7 @@ def open_source(name: str, raw: bool = False) -> Source:
 
 
 def read_folder(folder: Path) -> Source:
-    """A folder with config.json and model.safetensors."""
+    """Return a folder with config.json and model.safetensors."""
     config, weights = folder / "config.json", folder / "model.safetensors"
     if not weights.is_file():
         pickled = [p.name for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth", ".ckpt")]
@@ -94,7 +94,7 @@ def read_training(path: Path, raw: bool) -> Source:
 
 
 def averaged(path: Path, state: dict[str, Stored], ema: Any) -> dict[str, Stored]:
-    """The state with averaged weights in place of the raw ones; buffers have no average.
+    """Return the state with averaged weights in place of the raw ones; buffers have no average.
 
     They lie in the order of parameters(): that of the state without its buffers.
     """
@@ -119,7 +119,7 @@ def is_buffer(name: str) -> bool:
 
 
 def unwrapped(name: str) -> str:
-    """A tensor's name without what wrappers put into it.
+    """Return a tensor's name without what wrappers put into it.
 
     Example:
         >>> unwrapped("module.backbone._orig_mod.blocks.0.norm1.weight")

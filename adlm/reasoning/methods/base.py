@@ -71,12 +71,12 @@ class Method:
         return Slots([], [], [])
 
     def row(self, item: Pieces, stage: Stage, vocab: Vocab) -> Row:
-        """The row of an item in a stage."""
+        """Return the row of an item in a stage."""
         return make_row(item, self.slots(item, stage, vocab), stage.removed)
 
 
 def make_method(name: str, options: Options | None = None) -> Method:
-    """The method of that name with its options."""
+    """Return the method of that name with its options."""
     kind = registry.lookup("method", name)
     known = {f.name: f for f in fields(kind)}
     for option, value in (options or {}).items():

@@ -71,7 +71,7 @@ class Arithmetic(Task):
         return self.item(question, tuple(steps), str(value))
 
     def operation(self, value: int, random: Random) -> tuple[str, int]:
-        """A sign and a number that keep the result in [1, limit]."""
+        """Return a sign and a number that keep the result in [1, limit]."""
         able = {"+": range(1, self.limit - value + 1), "-": range(1, value)}
         able["*"] = range(2, self.limit // value + 1)
         sign = random.choice([s for s, numbers in able.items() if numbers])

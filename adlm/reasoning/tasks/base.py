@@ -26,7 +26,7 @@ class Task:
     removes: ClassVar[bool]  # does anchored chain-of-thought drop a step with each anchor?
 
     def anchors(self, steps: tuple[str, ...]) -> tuple[str, ...]:
-        """The important words of a trace, in order."""
+        """Return the important words of a trace, in order."""
         raise NotImplementedError
 
     def sound(self, question: str, trace: str, answer: str) -> bool:
@@ -38,18 +38,18 @@ class Task:
         return normal(answer) == normal(other)
 
     def make(self, random: Random) -> Item:
-        """A problem of one's own."""
+        """Make a problem."""
         raise UserError(f"the task {self.name} has no generator: give it files")
 
     def item(self, question: str, steps: tuple[str, ...], answer: str) -> Item:
-        """A problem with its anchors; one whose answer does not follow is refused."""
+        """Return a problem with its anchors; one whose answer does not follow is refused."""
         if not self.sound(question, " ".join(steps), answer):
             raise UserError(f"the answer '{answer}' does not follow from the steps")
         return Item(question, steps, answer, self.anchors(steps))
 
 
 def make_task(name: str, knobs: Options | None = None) -> Task:
-    """The task of that name, with the knobs of its generator.
+    """Return the task of that name, with the knobs of its generator.
 
     Example:
         >>> make_task("prosqa", {"nodes": 10}).nodes

@@ -34,7 +34,7 @@ class GSM8K(Task):
     removes: ClassVar[bool] = False
 
     def anchors(self, steps: tuple[str, ...]) -> tuple[str, ...]:
-        """The different numbers of the trace."""
+        """Return the different numbers of the trace."""
         return tuple(dict.fromkeys(re.findall(NUMBER, " ".join(steps))))
 
     def sound(self, question: str, trace: str, answer: str) -> bool:
@@ -66,7 +66,7 @@ def equations(text: str) -> list[tuple[str, str]]:
 
 
 def tight(text: str) -> str:
-    """The text without spaces, except between two digits: "1 2" is two numbers, not 12.
+    """Return the text without spaces, except between two digits: "1 2" is two numbers, not 12.
 
     Example:
         >>> tight(" 1 , 200 + 1  2 ")
@@ -76,7 +76,7 @@ def tight(text: str) -> str:
 
 
 def number(text: str) -> float | None:
-    """The number that a text is, without thousands' commas and currency.
+    """Return the number that a text is, without thousands' commas and currency.
 
     Example:
         >>> number(" $1,200 "), number("1 2"), number("1,2"), number("many")
@@ -103,7 +103,7 @@ def holds(equation: tuple[str, str]) -> bool:
 
 
 def evaluate(text: str) -> float | None:
-    """The value of a sum of products, without Python's eval; None where it is none.
+    """Return the value of a sum of products, without Python's eval; None where it is none.
 
     Example:
         >>> evaluate("(16-3-4)*2"), evaluate("50%*1,200"), evaluate("1/0")

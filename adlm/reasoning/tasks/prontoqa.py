@@ -116,7 +116,7 @@ class ProntoQA(Task):
 
 
 def say(f: Fact, random: Random) -> str:
-    """A fact as a sentence; a concept's in the plural half of the time."""
+    """Return a fact as a sentence; a concept's in the plural half of the time."""
     noun = f.object.endswith("pus")
     no = "" if f.positive else "not "
     if f.subject in NAMES:
@@ -128,7 +128,7 @@ def say(f: Fact, random: Random) -> str:
 
 
 def fact(sentence: list[str]) -> Fact | None:
-    """A sentence's words as a fact.
+    """Return a sentence's words as a fact.
 
     Example:
         >>> fact("Brimpuses are not zumpuses".split())
@@ -145,7 +145,7 @@ def fact(sentence: list[str]) -> Fact | None:
 
 
 def read(question: str) -> tuple[set[Fact], Fact | None]:
-    """What a question tells, and what it asks."""
+    """Return what a question tells, and what it asks."""
     body, _, asked = question.partition("True or false:")
     told = {f for f in map(fact, sentences(body)) if f}
     queries = sentences(asked)

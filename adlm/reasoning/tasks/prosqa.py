@@ -87,7 +87,7 @@ class ProsQA(Task):
         raise UserError(f"2000 graphs of {self} had no question: take more nodes or fewer steps")
 
     def grow(self, random: Random) -> list[tuple[int, int]]:
-        """The edges of a graph; nodes 0 and 1 are the roots."""
+        """Return the edges of a graph; nodes 0 and 1 are the roots."""
         count = max(6, min(len(CONCEPTS), round(random.gauss(self.nodes, self.spread))))
         family = [1, 2]  # of each node: bit 1 = reached from node 0, bit 2 = from node 1
         depth = [0, 0]
@@ -110,7 +110,7 @@ class ProsQA(Task):
         other: int,
         random: Random,
     ) -> Item:
-        """The problem in words; nodes without a parent are people."""
+        """Return the problem in words; nodes without a parent are people."""
         children = {b for _, b in edges}
         nodes = {n for edge in edges for n in edge} | {0, 1}
         people = sorted(nodes - children)
@@ -147,7 +147,7 @@ def query(question: str) -> tuple[str, str, str] | None:
 
 
 def reach(edges: Iterable[tuple[int, int]], start: int) -> dict[int, list[int]]:
-    """A shortest path to every node that can be reached."""
+    """Return a shortest path to every node that can be reached."""
     after: dict[int, list[int]] = {}
     for a, b in edges:
         after.setdefault(a, []).append(b)

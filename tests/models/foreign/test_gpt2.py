@@ -7,13 +7,16 @@ from dataclasses import replace
 import pytest
 import torch
 
+import adlm
 from adlm.errors import UserError
+from adlm.models.adapt import based, open_base
 from adlm.models.build import build_model
 from adlm.models.foreign.load import load_foreign
 from adlm.models.widen import widen
 from adlm.nn.context import Context
 from adlm.nn.layout import Layout
 from adlm.recipes import recipe
+from adlm.train.run import train
 from tests.conftest import SHARED
 
 pytestmark = pytest.mark.skipif(not SHARED.is_dir(), reason="GPT-2's tokenizer files are not here")
@@ -121,3 +124,34 @@ def test_gpt2_is_fine_tuned_on_a_task_and_solves_it_from_the_command_line(gpt2, 
     assert main([*words, "--add-tokens"]) == 0
     assert main(["reason", "eval", run, "arithmetic", "--limit", "4"]) == 0
     assert "of 4 right" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("objective", ["ar", "a2r", "mdlm", "adlm", "bd3lm"])
+def test_gpt2_is_a_base_for_every_objective(gpt2, tmp_path, objective, monkeypatch):
+    """The folder itself, never imported: a step of training from its weights."""
+    monkeypatch.setenv("ADLM_DATA", str(SHARED))
+    _, folder = gpt2
+    config = recipe(f"laptop-{objective}")
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(f"w{i % 40} w{i % 7}" for i in range(400)))
+    data = replace(config.data, name=str(text), length=16)
+    made = replace(config, data=data, train=replace(config.train, steps=1, batch=2, eval_rows=2))
+    made = based(made, open_base(str(folder)))
+    assert train(made, tmp_path / "run") == 0
+    model = adlm.load(tmp_path / "run", "cpu")
+    assert model.config.model.positions == "learned"
+    assert model.config.model.shift == (objective in ("mdlm", "adlm"))
+    assert model.nll(["w1 w2"], draws=2)[0] > 0
+
+
+def test_more_positions_than_gpt2_has_are_one_sentence(gpt2, tmp_path, monkeypatch):
+    monkeypatch.setenv("ADLM_DATA", str(SHARED))
+    _, folder = gpt2
+    config = recipe("laptop-mdlm")
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(f"w{i % 40} w{i % 7}" for i in range(4000)))
+    data = replace(config.data, name=str(text), length=64)
+    made = based(replace(config, data=data), open_base(str(folder)))
+    with pytest.raises(UserError, match="learned positions, and 65 are needed"):
+        train(made, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
