@@ -86,7 +86,8 @@ class Model:
 
         Of a list of prompts, a list of n texts for each: the same as each prompt gets alone. `how`
         is sampler, steps, policy (the sampler's own options), temperature, top_k, nucleus (or
-        top_p), compat and seed; num_samples is another name of n.
+        top_p), compat, cache (a name, or CacheSettings), anchor_every and seed; num_samples is
+        another name of n.
         """
         one = isinstance(prompt, str)
         prompts = [prompt] if isinstance(prompt, str) else texts_of(prompt, "prompt")

@@ -211,7 +211,7 @@ def short_forms(name: str) -> dict[str, str]:
 
     Example:
         >>> short_forms("plan")
-        {'--data': '--data.name', '--compile': '--train.compile'}
+        {'--data': '--data.name', '--base': '--base.name', '--compile': '--train.compile'}
     """
     return Command(name, load(name)).short
 

@@ -39,6 +39,7 @@ READERS = ("config", "checkpoint", "checkpoint_or_run", "checkpoint_or_samples",
 SHORT = {
     "--data": "--data.name",
     "--base": "--base.name",
+    "--cache": "--cache.kind",
     "--compile": "--train.compile",
     "--json": "--json_out",
     "--nucleus": "--draw.nucleus",

@@ -52,6 +52,7 @@ class Noise:
     t: Tensor  # (B,) times in (0, 1], or (B, blocks)
     u: Tensor  # (B, L) uniform in [0, 1)
     shift: Tensor | None = None  # (B,) uniform in [0, 1): which positions a thinned loss takes
+    stale: Tensor | None = None  # (B,) uniform in [0, 1): how much later the anchors' time is
     token: Tensor | None = None  # (B, L) uniform in [0, 1): which real tokens noise is
     soft: Tensor | None = None  # (B, L, K) uniform in [0, 1): of noise that is softened
 

@@ -22,9 +22,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 
-from bench import ServeBench  # noqa: E402
+from bench import ServeBench
 
-from adlm.errors import UserError, one_sentence  # noqa: E402
+from adlm.errors import UserError, one_sentence
 
 NEW = 32  # tokens of a completion
 

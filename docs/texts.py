@@ -63,7 +63,7 @@ class Facts:
     def setting(self, name: str, path: str) -> Any:
         """What a row was configured with: setting("ADLM", "anchor.gamma")."""
         row = self.row(name)
-        stored = row.config if isinstance(row, StudyRow) else row.plan.settings
+        stored = row.config if isinstance(row, StudyRow) else row.plan["settings"]
         return reduce(into, path.split("."), stored)
 
     def mean(self, name: str) -> float:
@@ -168,7 +168,8 @@ def fill(text: str, facts: Facts) -> str:
         try:
             return format(eval(asked, known), found[2] or "")  # a template is a source of ours
         except Exception as error:
-            raise ValueError(f"{found[0]}: {error!r}") from None
+            reason = " ".join(map(str, error.args))
+            raise ValueError(f"{found[0]}: {type(error).__name__}: {reason}") from None
 
     return "".join(
         part if FENCE.fullmatch(part) else wrapped(PLACE.sub(figure, part))

@@ -18,6 +18,7 @@ from adlm.data.pack import Rows
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.eval.base import CheckpointResult, Scoring
+from adlm.eval.order import check_order, score_in_order
 from adlm.models.checkpoint import Checkpoint
 from adlm.models.hub import load_model
 from adlm.objectives.base import Objective, make_objective
@@ -78,11 +79,14 @@ class LikelihoodSettings(Scoring):
         split: Which part of it.
         estimator: auto takes exact-k where the model is time-agnostic; recipe keeps the training's,
             which is no bound where process.eps is above 0.
+        order: Score also the exact NLL of writing one token after the other in this order, for
+            masked diffusion: a pass for each token, so mind --limit.
     """
 
     data: DataChoice = DataChoice()
     split: Literal["train", "valid", "test"] = "test"
     estimator: Literal["auto", "recipe"] = "auto"
+    order: Literal["confidence", "anchor-first", "left-to-right"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +114,18 @@ class CodedFigures(Figures):
     """The same with the lengths coded."""
 
     code: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderFigures(Figures):
+    """The exact figures of a deterministic order."""
+
+    order: str
+    passes: int  # network passes of the longest row
+
+    def said(self) -> str:
+        """What was found, in a sentence."""
+        return f"in the order {self.order}, exactly: {self.line('')}; {self.passes} passes a row"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +167,7 @@ class LikelihoodResult(ScoredText, CheckpointResult):
     packing: str
     limit: int
     parameters: int | None = None
+    in_order: OrderFigures | None = None
 
     def section(self, name: str) -> Section:
         text = f"{self.data} ({self.split})"
@@ -166,6 +183,10 @@ class LikelihoodResult(ScoredText, CheckpointResult):
             [what, f.cell(self.sign), f"{self.sign}{f.bits_per_byte:.4f}", f"{self.tokens:,}"]
             for what, f in named.items()
         ]
+        if exact := self.in_order:
+            bits, counted = f"{exact.bits_per_byte:.4f}", f"{self.tokens:,}"
+            rows.append([f"{text}, order {exact.order}", exact.cell(), bits, counted])
+            notes.append("The figure of an order is exact: the NLL of writing in that order.")
         header = ["data", "PPL", "bits a byte", "tokens scored"]
         return Section(f"Likelihood: {name}", header, rows, notes)
 
@@ -181,7 +202,7 @@ class LikelihoodResult(ScoredText, CheckpointResult):
                 f"\nwith the lengths coded: {coded.line(self.sign)}\n"
                 f"this one compares with an autoregressive model's; {coded.code}"
             )
-        return said
+        return said + (f"\n{self.in_order.said()}" if self.in_order else "")
 
 
 def measure(
@@ -189,6 +210,8 @@ def measure(
 ) -> LikelihoodResult:
     """Score a text under a checkpoint."""
     device, precision = settings.place()
+    if settings.order:
+        check_order(settings.order, saved.config)
     chosen = settings.data.of(saved)
     rows = open_rows(chosen, settings.split, saved.vocab)
     objective = (evaluator if settings.estimator == "auto" else recipe)(saved.config, saved.vocab)
@@ -198,8 +221,15 @@ def measure(
     found = score(model, objective, rows, index, *how)
     if not math.isfinite(found.nll):
         raise UserError(f"{saved.path} gives a likelihood that is not finite on {chosen.name}")
+    told = describe(found, rows, objective, saved.lengths(), settings.seed)
+    in_order = None
+    if settings.order:
+        how = (settings.order, saved.vocab.mask, settings.batch, device, precision)
+        exact = score_in_order(model, saved.config, rows, index, *how)
+        own, longest = asdict(figures(exact, told.bytes)), int(exact.tokens.max())
+        in_order = OrderFigures(**own, order=settings.order, passes=longest)
     result = LikelihoodResult(
-        **vars(describe(found, rows, objective, saved.lengths(), settings.seed)),
+        **vars(told),
         data=chosen.name,
         split=settings.split,
         data_hash=rows.store.key,
@@ -207,6 +237,7 @@ def measure(
         packing=chosen.packing,
         limit=settings.limit,
         parameters=sum(p.numel() for p in model.parameters()),
+        in_order=in_order,
     )
     return result.of(saved).stamped(device, precision)
 

@@ -15,6 +15,8 @@ same written out, for the tests.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -123,11 +125,29 @@ BRIDGES: dict[str, type[nn.Module]] = {
 }
 
 
+class Update(nn.Module):
+    """h + g * silu(W [h ; e(z)]): tells the denoiser what was written since the anchors were seen.
+
+    g starts at zero, so that a fresh model passes the anchor network's word on as it is.
+    """
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.inner = nn.Linear(2 * width, width)
+        self.gate = nn.Parameter(torch.zeros(width))
+
+    def forward(self, h: Tensor, embedded: Tensor) -> Tensor:
+        """h, embedded: (B, L, D) -> (B, L, D)."""
+        both = torch.cat((h, embedded.to(h.dtype)), dim=-1)
+        return h + self.gate * F.silu(self.inner(both))
+
+
 class Anchored(Denoiser):
     """A denoiser that sees the sequence only through an anchor network's prediction.
 
     `trunk` and `head` are the denoiser's; `anchor_trunk` and `anchor_head` the anchor network's.
-    With `residual` the anchor trunk's stream goes on into the denoiser beside the bridge.
+    With `residual` the anchor trunk's stream goes on into the denoiser beside the bridge. With
+    `stale` it has the update that lets the anchor network rest for some steps.
 
     Example:
         >>> config = ModelConfig(width=8, blocks=1, heads=2, anchor_blocks=2)
@@ -143,6 +163,7 @@ class Anchored(Denoiser):
         causal: bool,
         max_length: int = 1024,
         block: int = 0,
+        stale: bool = False,
     ):
         super().__init__(vocab_size, config, causal, max_length, config.tied, block, config.shift)
         self.anchor_trunk = Trunk(config, causal, max_length, config.anchor_blocks)
@@ -155,17 +176,35 @@ class Anchored(Denoiser):
         self.residual = config.residual
         for weight in self.bridge.parameters() if self.residual else ():
             nn.init.zeros_(weight)  # at first the denoiser just goes on
+        self.update = Update(config.width) if stale else None
 
     def forward(self, z: Tensor, context: Context = Context()) -> States:
-        """z: (B, L) tokens, or (B, L, D) input vectors; `wanted` are the denoiser's states."""
+        """z: (B, L) tokens, or (B, L, D) input vectors; `wanted` are the denoiser's states.
+
+        With `earlier`, the anchor network's word of an earlier pass, only the denoiser runs.
+        """
         h, context = self.entered(z, context)
+        anchor, bridged = None, context.earlier
+        if bridged is None:
+            anchor, bridged = self.foresee(h, context)
+        cache = context.cache
+        second = cache.split(self.anchor_trunk.depth)[1] if cache else None
+        told = bridged if self.update is None else self.update(bridged, h)
+        layout, at = self.layout(context), flat(context.wanted)
+        denoised = self.trunk(told, layout, context.sigma, second, at=at)
+        if cache is not None and second is not None:
+            cache.length = second.length
+        return replace(self.left(States(denoised, anchor), context), bridged=bridged)
+
+    def anchored(self, z: Tensor, context: Context = Context()) -> tuple[Tensor, Tensor]:
+        """Run the anchor network alone: its head's input, and `earlier` of a later pass."""
+        return self.foresee(*self.entered(z, context))
+
+    def foresee(self, h: Tensor, context: Context) -> tuple[Tensor, Tensor]:
+        """The anchor head's input, and what goes on to the denoiser: (B, L, D) each."""
         layout, sigma, cache = self.layout(context), context.sigma, context.cache
-        first, second = cache.split(self.anchor_trunk.depth) if cache else (None, None)
+        first = cache.split(self.anchor_trunk.depth)[0] if cache else None
         stream = self.anchor_trunk(h, layout, sigma, first, finish=False)
         anchor = self.anchor_trunk.finish(stream, self.anchor_trunk.condition(stream, sigma))
         bridged = self.bridge(anchor, self.anchor_head, self.embed)  # (B, L, D)
-        bridged = bridged + stream if self.residual else bridged.to(stream.dtype)
-        denoised = self.trunk(bridged, layout, sigma, second, at=flat(context.wanted))
-        if cache is not None and second is not None:
-            cache.length = second.length
-        return self.left(States(denoised, anchor), context)
+        return anchor, bridged + stream if self.residual else bridged.to(stream.dtype)

@@ -20,5 +20,6 @@ def build_model(config: Config, vocab_size: int) -> Denoiser:
     length = config.data.length + model.shift
     block = config.process.block if kind.in_blocks else 0
     if model.anchor_blocks:
-        return Anchored(vocab_size, model, causal, length, block)
+        stale = config.anchor.stale > 0
+        return Anchored(vocab_size, model, causal, length, block, stale)
     return Denoiser(vocab_size, model, causal, length, model.tied, block, model.shift)

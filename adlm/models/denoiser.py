@@ -21,6 +21,7 @@ class States:
 
     denoiser: Tensor  # (B, L, D), or (N, D) where only some are wanted
     anchor: Tensor | None = None  # (B, L, D) of the anchor head, where there is one
+    bridged: Tensor | None = None  # (B, L, D) what the anchor network gives the denoiser
 
 
 class Denoiser(nn.Module):

@@ -1,7 +1,8 @@
 """What a trunk remembers between calls: keys, values and the short convolution's inputs.
 
 A causal trunk remembers every position. In block diffusion a block is shown many times while it is
-written (to a `select`ed copy, which is thrown away) and remembered when it is clean.
+written (to a `select`ed copy, which is thrown away) and remembered when it is clean. A `RowCache`
+has whole rows, of which later passes renew some positions and see the rest as it was.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class BlockCache:
         self.k, self.v = k, v
         return k, v
 
-    def slide(self, x: Tensor, taps: int) -> Tensor:
+    def slide(self, x: Tensor, taps: int) -> Tensor | None:
         """Return the inputs before x (zeros at the start) and remember the last taps - 1."""
         past = self.tail if self.tail is not None else x.new_zeros(len(x), taps - 1, x.shape[2])
         both = torch.cat((past, x), dim=1)
@@ -71,3 +72,66 @@ class Cache:
     def split(self, first: int) -> tuple[Cache, Cache]:
         """Views of the first blocks and of the rest, for two trunks in a row."""
         return Cache(self.blocks[:first], self.length), Cache(self.blocks[first:], self.length)
+
+
+@dataclass
+class RowBlock(BlockCache):
+    """The memory of whole rows in one block; a pass is shown the positions `at` of them."""
+
+    at: Tensor | None = None  # (S,), or (B, S) where rows differ; None: all
+
+    def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Renew the positions of this pass and return those of the whole row."""
+        if self.at is None or self.k is None or self.v is None:
+            self.k, self.v = k.contiguous(), v
+            return k, v
+        put(self.k.transpose(1, 2), self.at, k.transpose(1, 2))
+        put(self.v.transpose(1, 2), self.at, v.transpose(1, 2))
+        return self.k, self.v
+
+    def slide(self, x: Tensor, taps: int) -> Tensor | None:
+        """Renew the convolution's inputs and return those of the whole row, (B, P, D)."""
+        if self.at is None or self.tail is None:
+            self.tail = x
+            return None
+        put(self.tail, self.at, x)
+        return self.tail
+
+
+@dataclass
+class RowCache:
+    """The memory of all rows of a canvas in a whole model."""
+
+    blocks: list[RowBlock]
+
+    def part(self, rows: Tensor | None, at: Tensor | None) -> Cache:
+        """What a pass of some rows, (n,), or all, and of their positions `at` is shown."""
+
+        def pick(kept: Tensor | None) -> Tensor | None:
+            return kept if kept is None or rows is None else kept.index_select(0, rows)
+
+        return Cache([RowBlock(pick(b.k), pick(b.v), pick(b.tail), at) for b in self.blocks])
+
+    def merge(self, rows: Tensor | None, part: Cache, total: int) -> None:
+        """Remember what a pass has renewed, of `total` rows."""
+        for mine, new in zip(self.blocks, part.blocks, strict=True):
+            for name in ("k", "v", "tail"):
+                kept, found = getattr(mine, name), getattr(new, name)
+                if rows is not None and found is not None:
+                    kept = found.new_zeros(total, *found.shape[1:]) if kept is None else kept
+                    kept[rows] = found
+                    found = kept
+                setattr(mine, name, found)
+
+
+def take(x: Tensor, at: Tensor) -> Tensor:
+    """Of (B, P, ...) the positions at, (S,) or (B, S): (B, S, ...)."""
+    return x[:, at] if at.ndim == 1 else x[torch.arange(len(x), device=x.device)[:, None], at]
+
+
+def put(x: Tensor, at: Tensor, new: Tensor) -> None:
+    """Write new, (B, S, ...), to the positions at of x, (B, P, ...)."""
+    if at.ndim == 1:
+        x[:, at] = new
+    else:
+        x[torch.arange(len(x), device=x.device)[:, None], at] = new

@@ -25,6 +25,7 @@ class Context:
     sigma: Tensor | None = None  # noise level: (B,), or (B, L) one for each position
     cache: Cache | None = None  # what was seen before, in causal decoding
     wanted: Tensor | None = None  # (B, L) bool: positions whose states are returned, as (N, D)
+    earlier: Tensor | None = None  # (B, L, D) States.bridged of an earlier pass: anchors do not run
 
     def preceded(self) -> Context:
         """The same with one more position before each row, of which no state is wanted.

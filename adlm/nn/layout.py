@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from adlm.nn.cache import take
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -72,6 +74,44 @@ class Layout:
             return torch.arange(start, end, device=device)
         real = (self.segment >= 0).cumsum(dim=1) - 1  # (B, P)
         return real.clamp(min=0)[:, start:end]
+
+
+@dataclass(frozen=True)
+class PartLayout(Layout):
+    """A pass over some positions of rows whose other ones are remembered (`nn/cache.py`, RowCache).
+
+    Example:
+        >>> layout = PartLayout(False, at=torch.tensor([2, 0]), total=3)
+        >>> layout.turns(0, 2, torch.device("cpu")).tolist()
+        [2, 0]
+    """
+
+    at: Tensor | None = None  # (S,), or (B, S) where rows differ
+    total: int = 0  # positions of a whole row
+
+    def mask(self, length: int, past: int = 0, device: torch.device | None = None) -> Tensor | None:
+        assert self.at is not None
+        whole = super().mask(self.total, 0, device)  # (B or 1, 1, P, P)
+        if whole is None:
+            return None
+        rows = whole[:, 0].expand(max(len(whole), len(self.at) if self.at.ndim > 1 else 1), -1, -1)
+        return take(rows, self.at)[:, None]
+
+    def neighbours(self, x: Tensor, offsets: range, past: Tensor | None = None) -> Iterator[Tensor]:
+        """past: (B, P, D) the whole row, x among it; what is not passed is as it last was."""
+        assert self.at is not None
+        assert past is not None
+        for tap in super().neighbours(past, offsets):
+            yield take(tap, self.at)
+
+    def turns(self, start: int, end: int, device: torch.device) -> slice | Tensor:
+        assert self.at is not None
+        return self.at
+
+    def places(self, start: int, end: int, device: torch.device) -> Tensor:
+        assert self.at is not None
+        every = super().places(0, self.total, device)  # (P,) or (B, P)
+        return every[self.at] if every.ndim == 1 else take(every, self.at)
 
 
 def taps(x: Tensor, offsets: range, past: Tensor | None) -> Iterator[Tensor]:

@@ -20,8 +20,8 @@ def angles(length: int, head_dim: int, base: float = 10_000.0) -> tuple[Tensor, 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turn each pair (x_i, x_{i + d/2}) of x: (B, ..., d) by the angle of its position.
 
-    cos and sin have d / 2 as their last size and broadcast over the rows of x. The gradient is
-    turned back by the same angle, so that nothing is kept for it.
+    cos and sin have d / 2 as their last size and broadcast over the rows of x, or have angles for
+    each of them. The gradient is turned back by the same angle, so that nothing is kept for it.
 
     Example:
         >>> cos, sin = angles(3, 4)
@@ -52,6 +52,11 @@ def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """A few rows at a time, which stay in the processor's cache (a GPU takes all at once)."""
     out = torch.empty(x.shape, dtype=torch.promote_types(x.dtype, cos.dtype), device=x.device)
     rows = len(x) if x.is_cuda else max(1, CHUNK_ELEMENTS * len(x) // max(1, x.numel()))
+    if cos.ndim == x.ndim and rows < len(x):  # every row has angles of its own
+        for low in range(0, len(x), rows):
+            some = slice(low, low + rows)
+            out[some] = _turn(x[some], cos[some], sin[some])
+        return out
     for part, turned in zip(x.split(rows), out.split(rows), strict=True):
         a, b = part.to(out.dtype).chunk(2, dim=-1)  # each (rows, ..., d / 2)
         first, second = turned.chunk(2, dim=-1)

@@ -6,6 +6,9 @@
 The first term goes through both networks, the second through the anchor network alone. The theory
 has the anchor loss at masked anchors (a visible one costs nothing); the published code takes
 visible anchors too. Only the first term is ever reported as a likelihood.
+
+With `anchor.stale` the anchor network is shown z_{t'} of a later, noisier time t' >= t in training
+(the masks of z_t are among its masks), as in a sampler that runs it in some steps only.
 """
 
 from __future__ import annotations
@@ -44,6 +47,10 @@ class AnchoredObjective(Objective):
                 f"the objective {config.objective} needs an anchor network: "
                 "model.anchor_blocks must be at least 1, found 0"
             )
+        if config.anchor.stale and self.causal:
+            raise UserError(
+                f"anchor.stale is for diffusion, found the objective {config.objective}"
+            )
         super().__init__(config, vocab)
         self.base = self.base_class(config, vocab)
         self.estimator = self.base.estimator
@@ -66,11 +73,26 @@ class AnchoredObjective(Objective):
 
     def shifted(self, made: Noise | None, rows: int, generator: torch.Generator) -> Noise | None:
         """Add which positions a thinned anchor loss takes."""
+        made = self.delayed(made, rows, generator)
         if self.config.every == 1:
             return made
         shift = torch.rand(rows, generator=generator)
         made = made or Noise(shift, shift[:, None])  # AR has no noise, and looks at none
         return replace(made, shift=shift)
+
+    def delayed(self, made: Noise | None, rows: int, generator: torch.Generator) -> Noise | None:
+        """Add how much noisier the anchor network's rows are."""
+        if made is None or not self.config.stale:
+            return made
+        return replace(made, stale=torch.rand(rows, generator=generator))
+
+    def earlier(self, batch: Batch, noise: Noise | None) -> View | None:
+        """Return the noisier rows that the anchor network is shown; None: those of the denoiser."""
+        if noise is None or noise.stale is None or not self.config.stale:
+            return None
+        later = noise.stale if noise.t.ndim == 1 else noise.stale[:, None]
+        t = (noise.t + self.config.stale * later).clamp(max=1.0)
+        return self.view(batch, replace(noise, t=t))
 
     def gamma(self, progress: float) -> float:
         """gamma at a share of the training: a linear rise, then level or a linear fall, then 0."""
@@ -98,7 +120,8 @@ class AnchoredObjective(Objective):
 
     @classmethod
     def for_scoring(cls, config: Config) -> Config:
-        return cls.base_class.for_scoring(config)
+        fresh = replace(config, anchor=replace(config.anchor, stale=0.0))
+        return cls.base_class.for_scoring(fresh)
 
     @classmethod
     def head_share(cls, config: Config) -> float:
@@ -112,13 +135,19 @@ class AnchoredObjective(Objective):
         self, model: Denoiser, batch: Batch, noise: Noise | None, anchor: bool = False
     ) -> Score:
         assert isinstance(model, Anchored)
-        view = self.view(batch, noise)
-        states = self.states(model, view)
+        view, earlier = self.view(batch, noise), self.earlier(batch, noise)
+        if earlier is None:
+            states = self.states(model, view)
+        else:
+            seen, bridged = model.anchored(earlier.z, earlier.context)
+            context = replace(view.context, earlier=bridged)
+            states = replace(self.states(model, replace(view, context=context)), anchor=seen)
         score = self.scored(model, batch, view, states)
         if not anchor:
             return score
         assert states.anchor is not None
-        chosen = replace(view, wanted=self.thinned(self.supervised(batch, view), noise))
+        about = earlier or view
+        chosen = replace(about, wanted=self.thinned(self.supervised(batch, about), noise))
         extra, nats = self.anchor_loss(states.anchor[chosen.wanted], model.anchor_head, chosen)
         every = self.config.every
         return replace(score, anchor=every * extra, anchor_rows=every * chosen.by_row(nats))

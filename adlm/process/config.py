@@ -71,6 +71,9 @@ class AnchorConfig:
         until: Share of the training after which gamma is 0; a step then costs no anchor loss.
         positions: Anchor loss at all anchors (the published code) or only masked ones (the theory).
         every: Of those, only one position in so many, others each time; the loss is scaled up.
+        stale: Train for `--anchor_every`: the anchor network reads the row at a noisier time, up to
+            so much later, and a small gated update tells the denoiser what was written since; 0 =
+            off. About K / steps of the sampler suits an anchor network that runs every K steps.
         compat: As the published code: BOS and EOS may be anchors, and the anchor head may predict
             the mask.
     """
@@ -84,10 +87,12 @@ class AnchorConfig:
     until: float = 1.0
     positions: Literal["all", "masked"] = "masked"
     every: int = 1
+    stale: float = 0.0
     compat: bool = False
 
     def __post_init__(self) -> None:
         check_sizes(self, "anchor.", 1, tau=10**9, every=10**9)
+        check(0 <= self.stale <= 1, "anchor.stale", self.stale, "in [0, 1]")
         check(0 < self.share <= 1, "anchor.share", self.share, "in (0, 1]")
         check(
             0 <= self.gamma < math.inf, "anchor.gamma", self.gamma, "a finite number of 0 or more"

@@ -23,8 +23,7 @@ class AnchorFirst(Confidence):
 
     def step(self, canvas: Canvas, t: float, s: float) -> None:
         waiting = canvas.open
-        if waiting.any():
-            (sure,) = canvas.ask(
-                lambda logits: (sureness(logits, canvas.mask, self.by),), waiting, anchor=True
-            )
-            canvas.fill(surest(waiting, sure, canvas.chance, t, s, self.threshold))
+        (sure,) = canvas.ask(
+            lambda logits: (sureness(logits, canvas.mask, self.by),), waiting, anchor=True
+        )
+        canvas.fill(surest(waiting, sure, canvas.chance, t, s, self.threshold))

@@ -12,7 +12,7 @@ sees the masks to the right and is passed in full.)
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -33,39 +33,41 @@ class BlockCanvas(Canvas):
     """
 
     cached: bool = True
-    memory: Cache = field(init=False)
+    finished: Cache = field(init=False)  # keys and values of the blocks before
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.memory = self.model.new_cache()
+        self.finished = self.model.new_cache()
 
     def enter(self, low: int, high: int) -> None:
         """Turn to a block, in which the time runs from 1 to 0 anew."""
         self.alpha = torch.zeros_like(self.alpha)
         self.focus(slice(low, high), slice(low if self.cached else 0, high))
 
-    def states(self, rows: Tensor) -> States:
+    def states(self, rows: Tensor, seen: Tensor, context: Context) -> States:
         """Pass the block; nothing of it is remembered."""
-        seen, sigma = self.z[rows][:, self.window].to(self.device), self.sigma(rows)
+        sigma = context.sigma
         if self.cached:
             every = len(rows) == len(self.z)
-            memory = self.memory.select(None if every else rows.to(self.device))
-            return self.model(seen, Context(sigma=sigma, cache=memory))
+            before = self.finished.select(None if every else rows.to(self.device))
+            return self.model(seen, replace(context, cache=before))
         if sigma is not None:  # what is before the block is clean
             place = torch.arange(seen.shape[1], device=self.device)
             sigma = sigma[:, None] * (place >= self.block.start)
-        return self.model(seen, Context(sigma=sigma))
+        return self.model(seen, replace(context, sigma=sigma))
 
     def remember(self, end: int) -> None:
         """Have the keys and values of all positions before `end`, which are final."""
-        if not self.cached or end == self.memory.length:
+        if not self.cached or end == self.finished.length:
             return
-        seen = self.z[:, self.memory.length : end].to(self.device)
+        seen = self.z[:, self.finished.length : end].to(self.device)
         nothing = torch.zeros_like(seen, dtype=torch.bool)  # no state is asked for
         with torch.no_grad(), devices.autocast(self.precision, self.device):
-            self.model(seen, Context(cache=self.memory, wanted=nothing))
-        self.memory.forget(self.model.window - self.model.block)
+            self.model(seen, Context(cache=self.finished, wanted=nothing))
+        self.finished.forget(self.model.window - self.model.block)
         self.nfe += 1
+        self.passed += seen.shape[1]
+        self.anchors_passed += seen.shape[1]
 
 
 @dataclass(frozen=True)

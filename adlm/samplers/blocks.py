@@ -19,6 +19,32 @@ from adlm.samplers.base import Policy, make_policy
 from adlm.samplers.canvas import Canvas
 
 
+@dataclass(frozen=True)
+class InBlocks(Policy):
+    """A policy that writes one block of `size` tokens after the other; steps are those of all."""
+
+    inner: Policy
+    size: int
+    context: int = 0  # tokens that the network sees; 0: the whole canvas
+
+    def times(self, canvas: Canvas, steps: int) -> Iterator[tuple[float, float]]:
+        length = canvas.z.shape[1]
+        seen = min(self.context or length, length)
+        for low in range(0, length, self.size):
+            high = min(low + self.size, length)
+            start = max(0, high - seen)
+            canvas.focus(slice(low, high), slice(start, start + seen))
+            if (canvas.free if canvas.kernel.uniform else canvas.open).any():
+                share = max(1, round(steps * (high - low) / length))
+                yield from self.inner.times(canvas, share)
+
+    def visible(self, canvas: Canvas, t: float, s: float) -> Tensor:
+        return canvas.shown  # the time runs from 1 to 0 in every block
+
+    def step(self, canvas: Canvas, t: float, s: float) -> None:
+        self.inner.step(canvas, t, s)
+
+
 @register("sampler", "blocks")
 @dataclass(frozen=True)
 class Blocks(Policy):
@@ -40,20 +66,17 @@ class Blocks(Policy):
         in_blocks = registry.lookup("objective", config.objective).in_blocks  # of its own
         return super().serves(config) and not in_blocks
 
-    def times(self, canvas: Canvas, steps: int) -> Iterator[tuple[float, float]]:
-        length = canvas.z.shape[1]
-        seen = min(self.context or length, length)
+    @property
+    def each(self) -> InBlocks:
+        """The inner sampler, block after block."""
         inner = make_policy(self.inner, self.schedule)
-        for low in range(0, length, self.size):
-            high = min(low + self.size, length)
-            start = max(0, high - seen)
-            canvas.focus(slice(low, high), slice(start, start + seen))
-            if canvas.open.any():
-                share = max(1, round(steps * (high - low) / length))
-                yield from inner.times(canvas, share)
+        return InBlocks(self.schedule, inner, self.size, self.context)
+
+    def times(self, canvas: Canvas, steps: int) -> Iterator[tuple[float, float]]:
+        return self.each.times(canvas, steps)
 
     def visible(self, canvas: Canvas, t: float, s: float) -> Tensor:
-        return canvas.shown  # the time runs from 1 to 0 in every block
+        return self.each.visible(canvas, t, s)
 
     def step(self, canvas: Canvas, t: float, s: float) -> None:
-        make_policy(self.inner, self.schedule).step(canvas, t, s)
+        self.each.step(canvas, t, s)

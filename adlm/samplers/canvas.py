@@ -1,7 +1,8 @@
-"""The canvas: rows being written, and the network that is asked about some of their positions.
+"""Canvas: rows being written, and the network that is asked for some of their positions.
 
-The vocabulary head and the fp64 draw run on just the positions that get a token, and a row that has
-not changed since its last pass is not passed again.
+Positions come before tokens: the vocabulary head and the fp64 draw run on just the positions that
+get a token, and a row whose canvas has not changed since its last pass is not passed again. Numbers
+stay on the device: the host waits for it once in `ask`, to know the positions, and nowhere else.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,8 +19,10 @@ from adlm import device as devices
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser, States
 from adlm.nn.context import Context
+from adlm.nn.layout import PartLayout
 from adlm.process.kernel import Kernel, Mask
 from adlm.process.schedule import LogLinear
+from adlm.samplers.cache import CacheSettings, Memory, Pass, anchor_every
 from adlm.samplers.categorical import Draw
 from adlm.samplers.random import RowRandom
 
@@ -45,18 +49,23 @@ class Canvas:
     conditioned: bool = False  # does the network see the noise level?
     noise: Kernel | None = None  # what noise is to the network; None: the mask
     reads: bool = False  # may it predict the mask, and reads the text off z_0?
+    cache: CacheSettings = field(default_factory=CacheSettings)
+    anchor_every: int = 1  # steps between two passes of an anchor network
     alpha: Tensor = field(init=False)  # (B,) share of visible tokens at the present time
     chance: Tensor = field(init=False)  # (B, L) uniform numbers of this step, for positions
     token_chance: Tensor = field(init=False)  # (B, L) and for tokens
     nfe: Tensor = field(init=False)  # (B,) network passes of each row
+    passed: Tensor = field(init=False)  # (B,) positions of all its passes
+    anchors_passed: Tensor = field(init=False)  # (B,) and of those of the anchor trunk
     heads: int = field(init=False, default=0)  # positions at which a vocabulary head was computed
     kernel: Kernel = field(init=False)
     probability: Tensor = field(init=False)  # (B, L) of a token when it was written
     block: slice = field(init=False, default_factory=lambda: slice(None))
     window: slice = field(init=False, default_factory=lambda: slice(None))
-    _hidden: Tensor | None = field(init=False, default=None)  # (B, L, D) of the last pass
-    _anchor: Tensor | None = field(init=False, default=None)  # (B, L, D) the anchor network's
-    _stale: Tensor = field(init=False)  # (B,) has the row changed since?
+    clock: int = field(init=False, default=0)  # steps begun
+    memory: Memory = field(init=False)
+    _changed: Tensor = field(init=False)  # (B, L) has the position changed since its row's pass?
+    _stale: Tensor = field(init=False)  # (B,) has the row, or what it is told?
 
     def __post_init__(self) -> None:
         self.device = self.device or str(self.z.device)
@@ -64,8 +73,11 @@ class Canvas:
         self.kernel = self.noise or Mask(LogLinear(), self.mask, size)
         self.alpha = torch.zeros(len(self.z), dtype=torch.float64, device=self.z.device)
         self.nfe = torch.zeros(len(self.z), dtype=torch.long)
-        self.probability = torch.ones(self.z.shape, dtype=torch.float64)
-        self._stale = torch.ones(len(self.z), dtype=torch.bool)
+        self.passed, self.anchors_passed = torch.zeros_like(self.nfe), torch.zeros_like(self.nfe)
+        self.probability = torch.ones(self.z.shape, dtype=torch.float64, device=self.z.device)
+        self.memory = Memory(*self.z.shape, self.cache, anchor_every(self.model, self.anchor_every))
+        self._changed = torch.zeros_like(self.frozen)
+        self._stale = torch.ones(len(self.z), dtype=torch.bool, device=self.z.device)
 
     def start(self) -> None:
         """Fill what may be written with noise, where that is not the mask."""
@@ -73,10 +85,11 @@ class Canvas:
             self.next_step()
             drawn = self.kernel.start(self.chance, self.token_chance)
             even = torch.full_like(self.chance, 1 / self.kernel.real)
-            self.change(self.free, drawn[self.free], even[self.free])
+            self.place(self.free & (drawn != self.z), drawn, even)
 
     def next_step(self) -> None:
         """Draw a step's randomness: as much for every row, whatever happens in it."""
+        self.clock += 1
         length = self.z.shape[1]
         both = self.random.uniform(2 * length).to(self.z.device)
         self.chance, self.token_chance = both.split(length, dim=1)
@@ -84,13 +97,14 @@ class Canvas:
     def tell(self, alpha: Tensor) -> None:
         """Set the share of visible tokens, (B,), of which a conditioned network is told."""
         if self.conditioned:
-            self._stale |= (alpha != self.alpha).cpu()
+            self._stale |= alpha != self.alpha
         self.alpha = alpha
 
     def focus(self, block: slice, window: slice) -> None:
         """From here on only `block` is written, seen through `window`."""
-        if window != self.window:
+        if window != self.window or not self.memory.exact:
             self._stale[:] = True
+            self.memory.forget()
         self.block, self.window = block, window
 
     @property
@@ -115,40 +129,55 @@ class Canvas:
         """(B, L) positions that the sampler has written and may take back."""
         return (self.z != self.mask) & self.free
 
-    def look(self, positions: Tensor) -> None:
-        """Pass the rows with such positions, (B, L) bool, that have changed since their last."""
-        wanted = positions.any(dim=1).cpu() & self._stale
-        if not wanted.any():
-            return
-        rows = wanted.nonzero()[:, 0].to(self.z.device)
-        with torch.no_grad(), devices.autocast(self.precision, self.device):
-            states = self.states(rows)
-        if states.anchor is not None:
-            self._anchor = self._keep(self._anchor, rows, states.anchor)
-        self._hidden = self._keep(self._hidden, rows, states.denoiser)
-        self.nfe += wanted
-        self._stale &= ~wanted
+    def look(self, positions: Tensor) -> np.ndarray:
+        """Pass the rows with such positions, (B, L) bool, that have changed since their last.
 
-    def states(self, rows: Tensor) -> States:
-        """Pass these rows, (n,), seen through the window."""
-        seen = self.z[rows][:, self.window].to(self.device)
-        return self.model(seen, Context(sigma=self.sigma(rows)))
+        Returns the positions on the host, which waits for the device here and nowhere else.
+        """
+        length = self.z.shape[1]
+        renew = positions | self._changed | (self.z == self.mask)
+        packed = torch.cat((positions, renew, self._stale[:, None]), dim=1).cpu().numpy()
+        asked, renewed, stale = packed[:, :length], packed[:, length:-1], packed[:, -1]
+        wanted = asked.any(axis=1) & stale
+        for each in self.memory.plan(wanted, renewed, self.block, self.window, self.clock):
+            with torch.no_grad(), devices.autocast(self.precision, self.device):
+                self.pass_through(each)
+        if wanted.any():
+            done = torch.from_numpy(wanted).to(self.z.device)
+            self._stale, self._changed = self._stale & ~done, self._changed & ~done[:, None]
+            self.nfe += torch.from_numpy(wanted)
+        return asked
+
+    def pass_through(self, each: Pass) -> None:
+        """Make one call of the network and keep what it says."""
+        home, every = self.z.device, len(each.rows) == len(self.z)
+        rows = torch.from_numpy(each.rows).to(home)
+        columns = torch.arange(self.z.shape[1], device=home)[self.window]
+        width, layout, at = len(columns), None, None
+        if each.at is not None:
+            at = torch.from_numpy(each.at).to(home)
+            columns, at = columns[at], at.to(self.device)
+            layout = PartLayout(False, at=at, total=width)
+        there = None if every else rows.to(self.device)
+        cache = self.memory.shown(self.model, there, at)
+        earlier = self.memory.earlier(rows, columns, each.anchors)
+        earlier = None if earlier is None else earlier.to(self.device)
+        context = Context(layout, self.sigma(rows), cache, earlier=earlier)
+        states = self.states(rows, self.z[rows[:, None], columns].to(self.device), context)
+        if cache is not None and self.memory.kept is not None:
+            self.memory.kept.merge(there, cache, len(self.z))
+        self.memory.keep(rows, columns, states)
+        self.passed[each.rows] += columns.shape[-1]
+        self.anchors_passed[each.rows] += columns.shape[-1] * each.anchors
+
+    def states(self, rows: Tensor, seen: Tensor, context: Context) -> States:
+        """Pass what is seen of these rows, (n, S)."""
+        return self.model(seen, context)
 
     def sigma(self, rows: Tensor) -> Tensor | None:
-        """Return the noise level of some rows, (n,), where the network sees it."""
+        """The noise level of some rows, (n,), where the network sees it."""
         level = self.kernel.level(self.alpha[rows].float())
         return level.to(self.device) if self.conditioned else None
-
-    def _keep(self, store: Tensor | None, rows: Tensor, h: Tensor) -> Tensor:
-        h = h.to(self.z.device)
-        if store is None:
-            store = h.new_zeros(
-                *self.z.shape, h.shape[-1], dtype=torch.promote_types(h.dtype, torch.float32)
-            )
-        store[rows[:, None], torch.arange(self.z.shape[1], device=rows.device)[self.window]] = h.to(
-            store.dtype
-        )
-        return store
 
     def ask(
         self, use: Use, positions: Tensor, *given: Tensor, anchor: bool = False
@@ -158,48 +187,64 @@ class Canvas:
         A few positions at a time: (n, V) logits of theirs are all that exist at once. With `anchor`
         they are the anchor network's.
         """
-        self.look(positions)
-        self.heads += int(positions.sum())
-        states, head = self._hidden, self.model.head
+        at = np.flatnonzero(self.look(positions))
+        self.heads += len(at)
+        states, head = self.memory.hidden, self.model.head
         if anchor:
             assert isinstance(self.model, Anchored)
-            states, head = self._anchor, self.model.anchor_head
-        assert states is not None
-        few = max(1, (GPU_ELEMENTS if states.is_cuda else ELEMENTS) // head.out_features)
+            states, head = self.memory.anchor, self.model.anchor_head
+        size, home = head.out_features, self.z.device
+        few = max(1, (GPU_ELEMENTS if home.type == "cuda" else ELEMENTS) // size)
+        flat = [x.flatten(0, 1) for x in given]
         parts = []
-        for h, *some in zip(*(x[positions].split(few) for x in (states, *given)), strict=True):
-            with torch.no_grad(), devices.autocast(self.precision, self.device):
-                logits = head(h.to(self.device))  # (n, V)
-            parts.append(use(logits.to(self.z.device), *some))
+        for low in range(0, max(1, len(at)), few):
+            some = torch.from_numpy(at[low : low + few]).to(home)
+            logits = torch.zeros(0, size, device=home)
+            if len(some):
+                assert states is not None
+                with torch.no_grad(), devices.autocast(self.precision, self.device):
+                    logits = head(states.flatten(0, 1)[some].to(self.device))  # (n, V)
+            parts.append(use(logits.to(home), *(x[some] for x in flat)))
         return tuple(map(torch.cat, zip(*parts, strict=True)))
 
     def propose(self, positions: Tensor) -> tuple[Tensor, ...]:
-        """Return a drawn token and its probability for each of the positions: (N,) each."""
+        """A drawn token and its probability for each of the positions: (N,) each."""
         return self.ask(partial(self.draw, forbid=self.mask), positions, self.token_chance)
 
     def fill(self, positions: Tensor) -> None:
         """Draw and write tokens at positions: (B, L) bool."""
-        if positions.any():
-            self.write(positions, *self.propose(positions))
+        self.write(positions, *self.propose(positions))
 
     def write(self, positions: Tensor, tokens: Tensor, probability: Tensor) -> None:
-        """Put tokens at positions: (B, L) bool."""
-        if positions.any():
-            assert not (positions & self.frozen).any()
-            self.z = self.z.masked_scatter(positions, tokens)
-            self.probability[positions.cpu()] = probability.cpu()
-            self._stale |= positions.any(dim=1).cpu()
+        """Put tokens at positions: (B, L) bool, which have (N,) of them."""
+        self.place(positions, *self.spread(positions, tokens, probability))
 
     def change(self, positions: Tensor, tokens: Tensor, probability: Tensor) -> None:
         """Put tokens, the mask among them, where they differ from what stands there."""
-        differ = tokens != self.z[positions]
-        moved = positions.clone()
-        moved[positions] = differ
-        self.write(moved, tokens[differ], probability[differ])
+        tokens, probability = self.spread(positions, tokens, probability)
+        self.place(positions & (tokens != self.z), tokens, probability)
+
+    def spread(
+        self, positions: Tensor, tokens: Tensor, probability: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """(N,) tokens and probabilities of positions -> (B, L), elsewhere what stands there."""
+        z = self.z.masked_scatter(positions, tokens)
+        return z, self.probability.masked_scatter(positions, probability.double())
+
+    def place(self, positions: Tensor, tokens: Tensor, probability: Tensor) -> None:
+        """Put (B, L) tokens where positions, (B, L) bool, say so and nothing is frozen."""
+        chosen = positions & ~self.frozen
+        self.z = torch.where(chosen, tokens, self.z)
+        self.probability = torch.where(chosen, probability, self.probability)
+        self.touch(chosen)
 
     def remask(self, positions: Tensor) -> None:
         """Take tokens back: (B, L) bool."""
-        if positions.any():
-            assert not (positions & self.frozen).any()
-            self.z = self.z.masked_fill(positions, self.mask)
-            self._stale |= positions.any(dim=1).cpu()
+        chosen = positions & ~self.frozen
+        self.z = self.z.masked_fill(chosen, self.mask)
+        self.touch(chosen)
+
+    def touch(self, chosen: Tensor) -> None:
+        """Have rows with such positions passed again."""
+        self._changed = self._changed | chosen
+        self._stale = self._stale | chosen.any(dim=1)

@@ -32,6 +32,7 @@ def run_causal(
             h = canvas.model(shown, Context(cache=cache)).denoiser[:, -1]  # (B, D)
             logits = canvas.model.head(h).to(device)
         canvas.nfe += 1
+        canvas.passed += shown.shape[1]
         canvas.heads += batch
         u = canvas.random.uniform(1)[:, 0].to(device)
         token, probability = canvas.draw(logits, u, canvas.mask)

@@ -43,14 +43,11 @@ class Confidence(Policy):
 
     def step(self, canvas: Canvas, t: float, s: float) -> None:
         waiting = canvas.open
-        if not waiting.any():
-            return
         tokens, probability, sure = canvas.ask(
             partial(self.judged, canvas), waiting, canvas.token_chance
         )
         chosen = surest(waiting, sure, canvas.chance, t, s, self.threshold)
-        keep = chosen[waiting]
-        canvas.write(chosen, tokens[keep], probability[keep])
+        canvas.place(chosen, *canvas.spread(waiting, tokens, probability))
 
     def judged(self, canvas: Canvas, logits: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return a token, its probability and how sure it is: (N,) each, from (N, V) logits."""
@@ -84,7 +81,7 @@ def surest(
         [[False, False, True, True]]
     """
     score = torch.full(waiting.shape, -1.0, dtype=torch.float64, device=waiting.device)
-    score[waiting] = sure.double()
+    score = score.masked_scatter(waiting, sure.double())
     order = score.round(decimals=6) + 1e-7 * chance
     rank = order.argsort(dim=1, descending=True).argsort(dim=1)
     if threshold:

@@ -19,7 +19,8 @@ from adlm.process.kernel import make_kernel
 from adlm.process.schedule import make_schedule
 from adlm.samplers.base import Policy, Watch, find_policy, make_policy, run
 from adlm.samplers.block_diffusion import BlockCanvas, EachBlock
-from adlm.samplers.blocks import Blocks
+from adlm.samplers.blocks import Blocks, InBlocks
+from adlm.samplers.cache import CacheSettings
 from adlm.samplers.canvas import Canvas
 from adlm.samplers.categorical import Draw
 from adlm.samplers.causal import run_causal
@@ -44,6 +45,9 @@ class SamplingSettings:
         steps: Denoising steps; one for each token by default.
         policy: The sampler's own options, such as --policy.eta 0.04; a wrong one lists them.
         draw: How a token is drawn.
+        cache: What is kept between steps.
+        anchor_every: Steps between two passes of the anchor network; 1 is exact, more is faster and
+            loses quality unless the model was trained for it (anchor.stale).
         seed: Seed; text i is the same whatever n is.
         precision: fp32 by default; bf16 is faster and less exact.
         device: auto, cpu, mps, cuda or cuda:N.
@@ -55,13 +59,15 @@ class SamplingSettings:
     steps: int | None = None
     policy: dict[str, bool | int | float | str] = field(default_factory=dict)
     draw: Draw = field(default_factory=Draw)
+    cache: CacheSettings = field(default_factory=CacheSettings)
+    anchor_every: int = 1
     seed: int = 0
     precision: str = "fp32"
     device: str = "auto"
     at_once: int = 64
 
     def __post_init__(self) -> None:
-        check_sizes(self, "--", 1, n=10**7, steps=10**6, at_once=10**5)
+        check_sizes(self, "--", 1, n=10**7, steps=10**6, at_once=10**5, anchor_every=10**6)
         check(0 <= self.seed < 2**31, "--seed", self.seed, "in [0, 2^31)")
         ways = ("auto", "bf16", "fp32")
         check(self.precision in ways, "--precision", self.precision, f"one of {', '.join(ways)}")
@@ -80,6 +86,7 @@ class Samples:
     ends: np.ndarray  # (n,) tokens up to the end of the text
     texts: list[str]
     nfe: np.ndarray  # (n,) network passes of each row
+    positions: np.ndarray  # (n,) positions of all passes of each row
     heads: int  # positions at which a vocabulary head was computed, over all rows
     seconds: float
     sampler: str
@@ -95,7 +102,8 @@ class Samples:
         count = self.tokens.size
         return (
             f"{self.sampler}: {count:,} tokens in {self.seconds:.1f} s "
-            f"({count / self.seconds:,.0f} tokens/s), {self.nfe.mean():.1f} network passes a text"
+            f"({count / self.seconds:,.0f} tokens/s), {self.nfe.mean():.1f} network passes and "
+            f"{self.positions.mean():,.0f} positions a text"
         )
 
 
@@ -144,6 +152,7 @@ def generate(
     longest = max(len(one) for one in many)
     made = np.full((len(many) * n, longest), vocab.pad)
     nfe, heads = np.zeros(len(made), dtype=np.int64), 0
+    positions = np.zeros_like(nfe)
     for group in groups(many, policy, vocab.mask):
         rows = [(place, row) for place in group for row in range(n)]
         for low in range(0, len(rows), settings.at_once):
@@ -154,19 +163,21 @@ def generate(
             at = [place * n + row for place, row in part]
             made[at, : canvas.z.shape[1]] = canvas.z.cpu().numpy()
             nfe[at] = canvas.nfe.numpy()
+            positions[at] = canvas.passed.numpy()
             heads += canvas.heads
     seconds = time.monotonic() - began
     ends = np.repeat([len(one) for one in many], n)
     for row, end in enumerate(ends):
         made[row, end:] = vocab.pad
     if policy is None:
-        nfe = np.minimum(nfe, ends)  # what was written beyond a shorter row's end is not asked for
+        nfe, positions = np.minimum(nfe, ends), np.minimum(positions, ends)
+        # what was written beyond a shorter row's end is not asked for
     if config.data.packing != "wrap":  # nothing after the end of a document was ever trained
         ended = made == vocab.eos
         first = np.where(ended.any(axis=1), ended.argmax(axis=1) + 1, longest)
         ends = np.minimum(ends, first)
     texts = [vocab.decode(row[:end]) for row, end in zip(made, ends, strict=True)]
-    return Samples(made, ends, texts, nfe, heads, seconds, sampler, settings.seed)
+    return Samples(made, ends, texts, nfe, positions, heads, seconds, sampler, settings.seed)
 
 
 def chosen(config: Config, settings: SamplingSettings, length: int) -> str:
@@ -181,12 +192,27 @@ def chosen(config: Config, settings: SamplingSettings, length: int) -> str:
         )
     if sampler == "causal" and settings.policy:
         raise UserError("the sampler causal has no options")
+    check_memory(settings, config)
     most = config.data.length
     moving = sampler == "blocks" or (in_blocks(config) and config.model.positions == "rotary")
     if length > most and not moving:
         longer = "" if sampler == "causal" else " (the sampler blocks writes longer texts)"
         raise UserError(f"the text is to have {length} tokens, and only {most} fit{longer}")
     return sampler
+
+
+def check_memory(settings: SamplingSettings, config: Config) -> None:
+    """Raise UserError where a checkpoint cannot be passed as --cache and --anchor_every say."""
+    causal, kind = registry.lookup("objective", config.objective).causal, settings.cache.kind
+    if kind != "none" and (causal or in_blocks(config)):
+        raise UserError(
+            f"--cache {kind} is for models of whole rows: "
+            f"{config.objective} keeps what is finished in any case, and exactly"
+        )
+    if settings.anchor_every > 1 and (causal or not config.model.anchor_blocks):
+        raise UserError(f"--anchor_every is for anchored diffusion, not for {config.objective}")
+    if config.model.shift and (kind != "none" or settings.anchor_every > 1):
+        raise UserError("a model with shifted predictions (model.shift) takes --cache none alone")
 
 
 def find_way(sampler: str, config: Config, settings: SamplingSettings) -> Policy:
@@ -200,6 +226,8 @@ def find_way(sampler: str, config: Config, settings: SamplingSettings) -> Policy
         policy = replace(policy, context=min(policy.context or most, most))
         if not serves(policy.inner, config):
             raise UserError(f"a checkpoint of {config.objective} has no '{policy.inner}'")
+    elif settings.cache.in_blocks:
+        policy = InBlocks(schedule, policy, settings.cache.block)
     return policy
 
 
@@ -214,7 +242,7 @@ def groups(templates: Sequence[np.ndarray], policy: Policy | None, mask: int) ->
     def kind(one: np.ndarray) -> tuple[int, bytes]:
         if policy is None:
             return 0, b""
-        in_turn = isinstance(policy, EachBlock | Blocks)
+        in_turn = isinstance(policy, EachBlock | Blocks | InBlocks)
         return len(one), (one == mask).tobytes() if in_turn else b""
 
     found: dict[tuple[int, bytes], list[int]] = {}
@@ -244,8 +272,9 @@ def write(
     kernel = make_kernel(config.process.kernel, schedule, vocab.mask, vocab.size)
     reads = registry.lookup("objective", config.objective).reads
     how = (settings.draw, random, settings.precision, device, config.process.conditioned)
+    kept = (settings.cache, settings.anchor_every)
     easel = BlockCanvas if in_blocks(config) else Canvas
-    canvas = easel(z, z != vocab.mask, vocab.mask, model.eval(), *how, kernel, reads)
+    canvas = easel(z, z != vocab.mask, vocab.mask, model.eval(), *how, kernel, reads, *kept)
     with devices.autocast(settings.precision, device):  # weights are rounded once
         if policy is None:
             run_causal(canvas, vocab.bos, watch)

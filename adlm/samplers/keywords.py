@@ -9,6 +9,7 @@ import numpy as np
 
 from adlm.errors import UserError, in_python, nearest
 from adlm.registry import allow, outside
+from adlm.samplers.cache import CacheSettings
 from adlm.samplers.categorical import Draw
 from adlm.samplers.generate import SamplingSettings
 from adlm.values import typed, typed_fields
@@ -28,6 +29,8 @@ def settings(**how: Any) -> SamplingSettings:
     how = {k: v.item() if isinstance(v, np.generic) else v for k, v in how.items()}
     own = {f.name for f in fields(SamplingSettings)}
     drawn = {f.name for f in fields(Draw)}
+    if isinstance(how.get("cache"), str):
+        how["cache"] = typed_fields({"kind": how["cache"]}, CacheSettings)
     unknown = sorted(set(how) - own - drawn)
     if unknown:
         raise UserError(f"there is no setting '{unknown[0]}'{nearest(unknown[0], own | drawn)}")
@@ -37,5 +40,7 @@ def settings(**how: Any) -> SamplingSettings:
     draw = typed_fields({k: v for k, v in how.items() if k in drawn}, Draw)
     hints = get_type_hints(SamplingSettings)
     own_values = {k: v for k, v in how.items() if k in own}
-    plain = {k: v if k == "draw" else typed(v, hints[k], k) for k, v in own_values.items()}
+    plain = {
+        k: v if k in ("draw", "cache") else typed(v, hints[k], k) for k, v in own_values.items()
+    }
     return SamplingSettings(**{"draw": draw, **plain})

@@ -33,10 +33,9 @@ class Posterior(Policy):
     def step(self, canvas: Canvas, t: float, s: float) -> None:
         now, then = torch.tensor([t, s], dtype=torch.float64, device=canvas.z.device)
         waiting = canvas.free if canvas.kernel.uniform else canvas.open
-        if waiting.any():
-            use = partial(self.back, canvas, now, then)
-            tokens, sure = canvas.ask(use, waiting, canvas.z, canvas.token_chance)
-            canvas.change(waiting, tokens, sure)
+        use = partial(self.back, canvas, now, then)
+        tokens, sure = canvas.ask(use, waiting, canvas.z, canvas.token_chance)
+        canvas.change(waiting, tokens, sure)
         if canvas.reads and s == 0:
             canvas.tell(torch.ones_like(canvas.alpha))
             canvas.next_step()
@@ -87,11 +86,12 @@ class SelfCorrect(Posterior):
         use = partial(self.proposed, draw, canvas.mask)
         tokens, sure, own = canvas.ask(use, free, canvas.token_chance)
         score = torch.full(free.shape, -1.0, dtype=torch.float64, device=free.device)
-        score[free] = torch.where(tokens == canvas.z[free], -1.0, sure)
+        tokens, own = canvas.spread(free, tokens, own)  # (B, L)
+        score = score.masked_scatter(free, sure).masked_fill(tokens == canvas.z, -1.0)
         order = score.round(decimals=6) + 1e-7 * canvas.chance  # equally sure but for rounding
         best, place = order.max(dim=1, keepdim=True)
         chosen = torch.zeros_like(free).scatter(1, place, best >= 0)
-        canvas.write(chosen, tokens[chosen[free]], own[chosen[free]])
+        canvas.place(chosen, tokens, own)
 
     @staticmethod
     def proposed(draw: Draw, mask: int, logits: Tensor, u: Tensor) -> tuple[Tensor, ...]:

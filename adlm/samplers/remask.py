@@ -124,7 +124,7 @@ class Conf(Remasking):
 
     def taken_back(self, canvas: Canvas, move: Move, sigma: Tensor) -> Tensor:
         written = canvas.written
-        doubt = -canvas.probability.to(canvas.z.device).masked_fill(~written, torch.inf)
+        doubt = -canvas.probability.masked_fill(~written, torch.inf)
         if self.published:
             return written & (canvas.chance < move.sigma_max * doubt.softmax(dim=1).nan_to_num())
         count = (written & (canvas.chance < sigma)).sum(dim=1, keepdim=True)  # (B, 1)

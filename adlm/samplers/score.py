@@ -28,9 +28,8 @@ class Analytic(Policy):
 
     def step(self, canvas: Canvas, t: float, s: float) -> None:
         waiting = canvas.free if canvas.kernel.uniform else canvas.open
-        if waiting.any():
-            use = partial(self.back, canvas, t, s)
-            canvas.change(waiting, *canvas.ask(use, waiting, canvas.z, canvas.token_chance))
+        use = partial(self.back, canvas, t, s)
+        canvas.change(waiting, *canvas.ask(use, waiting, canvas.z, canvas.token_chance))
 
     def back(
         self, canvas: Canvas, t: float, s: float, logits: Tensor, z: Tensor, u: Tensor

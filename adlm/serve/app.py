@@ -21,7 +21,7 @@ from adlm.serve import manual, openai, own
 from adlm.serve.engine import as_refusal
 from adlm.serve.exchange import Desk
 from adlm.serve.guard import Guard, as_json
-from adlm.serve.limits import ServeLimits, Refusal
+from adlm.serve.limits import Refusal, ServeLimits
 from adlm.serve.served import Served
 from adlm.serve.work import Stopped
 

@@ -9,7 +9,7 @@ import time
 from collections import deque
 
 from adlm.errors import UserError
-from adlm.serve.limits import ServeLimits, Refusal
+from adlm.serve.limits import Refusal, ServeLimits
 from adlm.serve.work import ScoreWork, Stopped, Work, WriteWork, write_together
 
 GRACE = 3.0  # seconds in which answers are finished when the server ends

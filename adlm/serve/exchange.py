@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 
 from adlm.serve.engine import ServeEngine, as_refusal
 from adlm.serve.guard import as_json
-from adlm.serve.limits import ServeLimits, Refusal
+from adlm.serve.limits import Refusal, ServeLimits
 from adlm.serve.messages import Body, read
 from adlm.serve.served import Served
 from adlm.serve.work import Item, Step, Work

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from adlm.serve.limits import ServeLimits, Refusal
+from adlm.serve.limits import Refusal, ServeLimits
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

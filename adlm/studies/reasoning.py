@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import ClassVar
 
 from adlm import device as devices
+from adlm.config import to_dict
 from adlm.reasoning.plan import Plan, ReasoningSettings
 from adlm.reasoning.run import ReasoningRun, measure
 from adlm.reasoning.score import wilson
 from adlm.reasoning.train import step_seconds
 from adlm.registry import register
-from adlm.results import Result
+from adlm.results import Json, Result
 from adlm.studies.runner import Cell, Study
 from adlm.values import read_object
 from adlm.viz.page import Section
@@ -40,7 +41,7 @@ class ReasoningRow:
     training_tokens: int
     data_hash: str
     source: str
-    plan: Plan
+    plan: Json  # as `config.to_dict` writes it
 
     def cells(self) -> list[str]:
         """Its line of the table, in per cent."""
@@ -172,7 +173,7 @@ def over_seeds(label: str, runs: list[ReasoningRun]) -> ReasoningRow:
         training_tokens=first.training_tokens,
         data_hash=first.data_hash,
         source=first.source,
-        plan=first.plan,
+        plan=to_dict(first.plan),
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from adlm.config import Config, differences, from_dict
 from adlm.recipes import recipe
-from adlm.studies import ablate, anchoring, times
+from adlm.studies import ablate, anchoring, baselines, times
 from adlm.studies.quickstart_result import QuickstartResult
 from adlm.studies.reasoning import ReasoningStudyResult
 from adlm.studies.result import StudyResult
@@ -20,6 +20,7 @@ FILES = sorted(RESULTS.glob("*.json"))
 AXES = list(ablate.axes())
 ROWS = {
     "study-anchoring": anchoring.rows,
+    "study-baselines": baselines.rows,
     "study-times": times.rows,
     "study-ablate": lambda tokens: ablate.rows(AXES, tokens),
 }

@@ -179,6 +179,17 @@ def test_the_result_file_says_everything(runs, objective, tmp_path, capsys):
     assert ("≤" in capsys.readouterr().out) == (objective == "mdlm")
 
 
+def test_the_exact_figure_of_an_order_stands_beside_the_bound(runs, tmp_path, capsys):
+    settings = LikelihoodSettings(draws=1, limit=4, order="left-to-right", device="cpu")
+    eval_likelihood(str(runs / "mdlm"), settings, str(tmp_path / "r.json"))
+    found = json.loads((tmp_path / "r.json").read_text())
+    assert (found["in_order"]["order"], found["in_order"]["passes"]) == ("left-to-right", 16)
+    assert 0 < found["in_order"]["nll_per_token"] < 2 * found["nll_per_token"]
+    assert "in the order left-to-right, exactly: PPL" in capsys.readouterr().out
+    with pytest.raises(UserError, match="--order is for masked diffusion"):
+        eval_likelihood(str(runs / "ar"), settings, str(tmp_path / "r.json"))
+
+
 def test_the_python_interface_scores_texts(runs):
     model = adlm.load(runs / "ar")
     texts = ["the law of the sea", "zzzz qqqq xxxx vvvv", "the law of the sea is the law sea" * 3]

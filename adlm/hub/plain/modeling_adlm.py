@@ -236,8 +236,8 @@ class AdlmPreTrainedModel(PreTrainedModel):
             stream, anchor = self.anchor_trunk(h, real, sigma)
             h = self.bridge(anchor, self.anchor_head, self.embed)
             h = h + stream if self.residual else h
-        out = self.head(self.trunk(h, real, sigma)[1])
-        return out if self.start is None else out[:, :-1]
+        out = self.trunk(h, real, sigma)[1]
+        return self.head(out if self.start is None else out[:, :-1])
 
 
 class AdlmForMaskedLM(AdlmPreTrainedModel):
