@@ -10,12 +10,17 @@ then keeps those that change. One process, one precision.
 Of the T steps every 16th is run, from a canvas that has the number of masks that this step meets,
 and the time is multiplied by 16: whether a row is passed depends on this step's positions alone, so
 this measures the whole run. `--every 1` runs all steps one after the other. AR runs in full.
+
+What keeps something between steps (BD3-LM's exact cache, the dual cache, anchors every 4 steps) is
+run step after step; `--steps N` times the first N of a run only, multiplies, and says so. Random
+weights are never sure, so a threshold is stood for by the tokens a pass that it gives in practice.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,12 +28,15 @@ import torch
 from torch import Tensor
 
 from adlm import device as devices
-from adlm.config import Config, DataConfig, ModelConfig
+from adlm.config import Config, DataConfig, ModelConfig, ProcessConfig
 from adlm.models.build import build_model
 from adlm.models.denoiser import Denoiser
 from adlm.process.schedule import make_schedule
 from adlm.results import Stamp, write_json
 from adlm.samplers.base import Canvas, Policy, make_policy, run
+from adlm.samplers.block_diffusion import BlockCanvas, EachBlock
+from adlm.samplers.blocks import InBlocks
+from adlm.samplers.cache import CacheSettings
 from adlm.samplers.categorical import Draw
 from adlm.samplers.causal import run_causal
 from adlm.samplers.confidence import Confidence
@@ -36,24 +44,28 @@ from adlm.samplers.first_hitting import FirstHitting
 from adlm.samplers.random import RowRandom
 from adlm.samplers.remask import Remasking
 
-V, LENGTH, STEPS, BATCH = 50258, 256, 256, 8
+V, LENGTH, STEPS, BATCH, WIDTH, BLOCK = 50258, 256, 256, 8, 768, 16
 MASK = V - 1
+DUAL = CacheSettings("dual", every=10**6)  # renewed when a block begins
 SAMPLERS = ("ancestral", "first-hitting", "remdm-loop", "remdm-cap", "confidence")
 
 
 def model_of(objective: str) -> Denoiser:
     torch.manual_seed(0)
-    small = ModelConfig(width=768, heads=12, blocks=12)
+    small = ModelConfig(width=WIDTH, heads=12, blocks=12)
     config = Config(objective=objective, data=DataConfig(length=LENGTH), model=small)
     if objective == "adlm":
         config = replace(config, model=replace(small, blocks=6, anchor_blocks=12))
+    if objective == "bd3lm":
+        config = replace(config, process=ProcessConfig(block=BLOCK))
     return build_model(config, V).eval()
 
 
-def empty(model: Denoiser, precision: str) -> Canvas:
+def empty(model: Denoiser, precision: str, **how: object) -> Canvas:
     z = torch.full((BATCH, LENGTH), MASK)
     frozen = torch.zeros_like(z, dtype=torch.bool)
-    return Canvas(z, frozen, MASK, model, Draw(), RowRandom(0, range(BATCH)), precision)
+    easel = BlockCanvas if model.block else Canvas
+    return easel(z, frozen, MASK, model, Draw(), RowRandom(0, range(BATCH)), precision, **how)
 
 
 def literal_step(
@@ -138,6 +150,64 @@ def ours(model: Denoiser, name: str, precision: str, every: int) -> dict:
     return row(seconds * every, nfe * every, f"every {every}th step timed")
 
 
+def in_turn(
+    model: Denoiser, policy: Policy, steps: int, precision: str, most: int, **how: object
+) -> dict:
+    """Time a run step after step: all of its steps, or the first `most` of them."""
+    canvas = empty(model, precision, **how)
+    if model.block:
+        policy = EachBlock(policy.schedule, policy)
+    total = sum(1 for _ in policy.times(empty(model, precision, **how), steps))
+    done, began = 0, time.perf_counter()
+    for t, s in policy.times(canvas, steps):
+        canvas.next_step()
+        canvas.tell(policy.visible(canvas, t, s))
+        policy.step(canvas, t, s)
+        done += 1
+        if done == most:
+            break
+    seconds, scale = time.perf_counter() - began, total / done
+    note = "" if done == total else f"the first {done} of {total} steps timed"
+    made = row(seconds * scale, float(canvas.nfe.double().mean()) * scale, note)
+    return {**made, "positions": float(canvas.passed.double().mean()) * scale}
+
+
+def fast(precision: str, most: int, tell: Callable[[str, dict], None]) -> None:
+    """Time what is to be as fast as AR."""
+    schedule = make_schedule("log-linear")
+    few, surest = LENGTH // 4, make_policy("confidence", schedule)
+    one = make_policy("first-hitting", schedule)
+    model = model_of("bd3lm")
+    tell("BD3-LM, 4 a pass", in_turn(model, surest, few, precision, most))
+    tell("BD3-LM, 1 a pass", in_turn(model, one, LENGTH, precision, most))
+    model = model_of("mdlm")
+    dual = InBlocks(schedule, surest, 32)
+    tell("dual cache, 4 a pass", in_turn(model, dual, few, precision, most, cache=DUAL))
+    model = model_of("adlm")
+    for k in (1, 4):
+        made = in_turn(model, one, LENGTH, precision, most, anchor_every=k)
+        tell(f"ADLM, anchors every {k}", made)
+
+
+def compared(found: dict[str, dict]) -> dict[str, float]:
+    """Tokens a second of one case over another's."""
+    pairs = {
+        "BD3-LM, 4 a pass / AR": ("BD3-LM, 4 a pass", "AR, KV cache"),
+        "BD3-LM, 1 a pass / AR": ("BD3-LM, 1 a pass", "AR, KV cache"),
+        "dual cache, 4 a pass / ancestral": ("dual cache, 4 a pass", "ancestral"),
+        "ADLM, anchors every 4 / every 1": ("ADLM, anchors every 4", "ADLM, anchors every 1"),
+    }
+    speed = {name: made["tokens_per_s"] for name, made in found.items()}
+    return {name: speed[a] / speed[b] for name, (a, b) in pairs.items()}
+
+
+def make_tiny() -> None:
+    """Shrink everything, to try the script."""
+    global V, MASK, LENGTH, STEPS, BATCH, WIDTH
+    V, LENGTH, STEPS, BATCH, WIDTH = 129, 64, 64, 2, 48
+    MASK = V - 1
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -146,7 +216,11 @@ def main() -> None:
     parser.add_argument("--timed", type=int, default=4, help="steps of the literal loop to time")
     parser.add_argument("--out", default="results/bench-sampling.json")
     parser.add_argument("--every", type=int, default=16, help="which steps of the others to time")
+    parser.add_argument("--steps", type=int, default=0, help="time so many steps of a run; 0 = all")
+    parser.add_argument("--tiny", action="store_true", help="a tiny network, to try the script")
     given = parser.parse_args()
+    if given.tiny:
+        make_tiny()
     found: dict[str, dict] = {}
 
     def tell(name: str, made: dict) -> None:
@@ -166,15 +240,21 @@ def main() -> None:
         tell(name, ours(mdlm, name, given.precision, given.every))
     del mdlm
     tell("ADLM, ancestral", ours(model_of("adlm"), "ancestral", given.precision, given.every))
+    fast(given.precision, given.steps, tell)
     ratios = {
         name: found[f"{name}, literal"]["seconds"] / found[name]["seconds"]
         for name in ("ancestral", "remdm-loop")
     }
     for name, ratio in ratios.items():
         print(f"{name}: {ratio:.1f}x as fast as literal")
+    speedups = compared(found)
+    for name, ratio in speedups.items():
+        print(f"{name}: {ratio:.2f}")
     settings = {"vocabulary": V, "length": LENGTH, "steps": STEPS, "batch": BATCH, "seed": 0}
     command = f"benchmarks/sampling.py --timed {given.timed} --every {given.every}"
-    result = {"command": command, **settings, "cases": found, "times_as_fast_as_literal": ratios}
+    command += f" --steps {given.steps}" + " --tiny" * given.tiny
+    compare = {"times_as_fast_as_literal": ratios, "tokens_per_s_ratios": speedups}
+    result = {"command": command, **settings, "cases": found, **compare}
     write_json(Path(given.out), {**result, **vars(Stamp.now("cpu", given.precision))})
 
 

@@ -6,12 +6,14 @@ batch sizes; AR and A2R have one setting of steps, one pass a token, with a KV c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from adlm.config import Config, check, to_dict
+from adlm.errors import UserError
 from adlm.eval.base import Computing
 from adlm.eval.generation_cost import CaseCost, EfficiencyCase, in_process, is_causal
 from adlm.eval.judge import SMALL, Judge
@@ -20,6 +22,7 @@ from adlm.models import checkpoint
 from adlm.progress import console
 from adlm.registry import register
 from adlm.results import Result
+from adlm.samplers.generate import in_blocks
 from adlm.viz.page import Section
 from adlm.viz.plots import Line, curves, png
 from adlm.viz.table import markdown_table, mib, number
@@ -37,6 +40,10 @@ class EfficiencySettings(Computing):
         lengths: Tokens of a text, as a list; the trained length by default.
         batches: Texts at once, as a list; '[1, 8]' by default.
         texts: Texts written in each case.
+        caches: Caches of models of whole rows, as a list: '[none, prefix, dual, delayed]'.
+        cache_every: Steps after which a cache is renewed.
+        thresholds: Thresholds of confidence and anchor-first, as a list; 0 = none.
+        anchor_everys: Steps between two passes of an anchor network, as a list.
         nucleus: Share of the probability that tokens are drawn from.
         judge: Judge of the texts: smollm2, a causal LM's folder or hub name, or none.
         threads: Threads of each case; 0 = all cores.
@@ -48,15 +55,26 @@ class EfficiencySettings(Computing):
     lengths: list[int] | None = None
     batches: list[int] | None = None
     texts: int = 32
+    caches: list[Literal["none", "prefix", "dual", "delayed"]] | None = None
+    cache_every: int = 16
+    thresholds: list[float] | None = None
+    anchor_everys: list[int] | None = None
     nucleus: float = 1.0
     judge: str = SMALL
     threads: int = 0
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, values in (("--steps", self.steps), ("--batches", self.batches)):
+        for name, values in (
+            ("--steps", self.steps),
+            ("--batches", self.batches),
+            ("--anchor_everys", self.anchor_everys),
+        ):
             good = values is None or (bool(values) and min(values) >= 1)
             check(good, name, values, "a list of numbers from 1 on")
+        check(self.cache_every >= 1, "--cache_every", self.cache_every, "at least 1")
+        if self.thresholds and self.sampler not in ("confidence", "anchor-first"):
+            raise UserError("--thresholds is for --sampler confidence and anchor-first")
         check(self.texts >= 2, "--texts", self.texts, "at least 2")
         super().__post_init__()
 
@@ -70,8 +88,19 @@ class EfficiencySettings(Computing):
             for length in self.lengths or [config.data.length]:
                 for batch in self.batches or [1, 8]:
                     for steps in [None] if causal else self.steps or [8, 32, 128]:
-                        out.append(EfficiencyCase(run, sampler, steps, length, batch, *same))
+                        at = (run, sampler, steps, length, batch)
+                        out += [EfficiencyCase(*at, *same, *way) for way in self.ways(config)]
         return out
+
+    def ways(self, config: Config) -> Iterator[tuple[str, int, float, int]]:
+        """Yield (cache, every, threshold, K) of what a checkpoint has a choice of."""
+        causal, whole = is_causal(config), not in_blocks(config)
+        caches = self.caches if self.caches and whole and not causal else ["none"]
+        thresholds = [0.0] if causal else self.thresholds or [0.0]
+        anchored = config.model.anchor_blocks and not causal
+        for cache, threshold in itertools.product(caches, thresholds):
+            for every in (self.anchor_everys if anchored else None) or [1]:
+                yield cache, self.cache_every, threshold, every
 
 
 @register("result", "eval efficiency")
@@ -95,10 +124,10 @@ class EfficiencyResult(Result):
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return the cases, a row each."""
         header = ["model", "steps", "L x batch", "ms a text", "passes", "GFLOP", "MiB"]
-        header += ["gen. PPL", "entropy"]
+        header += ["gen. PPL", "entropy", "exact"]
         rows = [
             [
-                f"{c.objective}, {c.sampler}",
+                f"{c.objective}, {c.sampler}{c.way}",
                 "" if c.steps is None else str(c.steps),
                 f"{c.length} x {c.batch}",
                 f"{1000 * c.seconds_per_text:.1f}",
@@ -107,6 +136,7 @@ class EfficiencyResult(Result):
                 mib(c.peak_memory_mib),
                 number(c.generative_ppl),
                 number(c.entropy),
+                "yes" if c.exact else "",
             ]
             for c in self.cases
         ]

@@ -16,6 +16,7 @@ from adlm.errors import UserError
 from adlm.eval.texts import Texts
 from adlm.models.cost import flops_per_token
 from adlm.samplers import template
+from adlm.samplers.cache import CacheSettings
 from adlm.samplers.generate import in_blocks
 from adlm.system import peak_memory_mib
 
@@ -40,6 +41,24 @@ class EfficiencyCase:
     seed: int
     device: str
     precision: str
+    cache: str = "none"
+    cache_every: int = 16
+    threshold: float = 0.0  # of confidence sampling
+    anchor_every: int = 1
+
+    @property
+    def exact(self) -> bool:
+        """Whether texts are drawn from the model's own distribution, by its reverse process."""
+        fresh = self.cache == "none" and self.anchor_every == 1
+        return fresh and self.nucleus == 1 and self.sampler not in ("confidence", "anchor-first")
+
+    @property
+    def way(self) -> str:
+        """What makes the sampler faster, in a few words."""
+        said = [f"cache {self.cache}"] if self.cache != "none" else []
+        said += [f"threshold {self.threshold:g}"] if self.threshold else []
+        said += [f"anchors every {self.anchor_every}"] if self.anchor_every > 1 else []
+        return "".join(f", {part}" for part in said)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +69,7 @@ class CaseCost(EfficiencyCase):
     seconds_per_text: float
     tokens_per_s: float
     nfe: float
+    positions: float | None = None  # of all passes of a text
     gflops_per_text: float
     peak_memory_mib: float | None
     entropy: float | None = None
@@ -58,7 +78,7 @@ class CaseCost(EfficiencyCase):
     def __str__(self) -> str:
         steps = "" if self.steps is None else f", {self.steps} steps"
         grid = f"L {self.length}, batch {self.batch}"
-        return f"{self.objective}, {self.sampler}{steps}, {grid}"
+        return f"{self.objective}, {self.sampler}{self.way}{steps}, {grid}"
 
 
 def is_causal(config: Config) -> bool:
@@ -77,6 +97,9 @@ def cost(case: EfficiencyCase) -> tuple[CaseCost, Texts]:
             sampler=case.sampler,
             steps=case.steps,
             nucleus=case.nucleus,
+            policy={"threshold": case.threshold} if case.threshold else {},
+            cache=CacheSettings(case.cache, case.cache_every),  # type: ignore[arg-type]
+            anchor_every=case.anchor_every,
             seed=case.seed + max(0, low),
             precision=case.precision,
             at_once=case.batch,
@@ -85,31 +108,41 @@ def cost(case: EfficiencyCase) -> tuple[CaseCost, Texts]:
         made += [written] if low >= 0 else []
     seconds = sum(m.seconds for m in made)
     passes = sum(float(m.nfe.sum()) for m in made) / case.texts
+    positions = sum(float(m.positions.sum()) for m in made) / case.texts
+    anchors = sum(float(m.anchor_positions.sum()) for m in made) / case.texts
     heads = sum(m.heads for m in made) / case.texts
+    size = (model.config, model.vocab.size, case.length)
     found = CaseCost(
         **asdict(replace(case, sampler=made[0].sampler)),
         objective=model.config.objective,
         seconds_per_text=seconds / case.texts,
         tokens_per_s=case.texts * case.length / seconds,
         nfe=passes,
-        gflops_per_text=1e-9 * flops(model.config, model.vocab.size, case.length, passes, heads),
+        positions=positions,
+        gflops_per_text=1e-9 * flops(*size, positions, anchors, heads),
         peak_memory_mib=peak_memory(model.device),
     )
     every = [t for m in made for t in m.texts], [i for m in made for i in m.ids]
     return found, Texts(*every)
 
 
-def flops(config: Config, vocab: int, length: int, passes: float, heads: float) -> float:
-    """Return FLOPs of one text of `length` tokens with so many passes and head positions.
+def flops(
+    config: Config, vocab: int, length: int, positions: float, anchors: float, heads: float
+) -> float:
+    """Return FLOPs of one text of `length` tokens, by the positions that were passed.
 
-    A diffusion pass is all positions; a causal one a single position, and one of block diffusion a
-    block, that sees half of the text on average.
+    Of an anchored network the anchor trunk passed `anchors` of them. A causal pass and one of block
+    diffusion see half of the text on average, and that of another cache all of it.
     """
-    at_once = 1 if is_causal(config) else config.process.block if in_blocks(config) else length
-    seen = max(1, length // 2) if at_once < length else length
+    partly = is_causal(config) or (in_blocks(config) and config.process.block < length)
+    seen = max(1, length // 2) if partly else length
     shaped = replace(config, data=replace(config.data, length=max(2, seen)))
-    a_position = flops_per_token(shaped, vocab, 0.0, shown=1)
-    return passes * at_once * a_position + heads * 2.0 * config.model.width * vocab
+    both = flops_per_token(shaped, vocab, 0.0, shown=1)
+    plain = replace(shaped.model, anchor_blocks=0, bridge="linear", residual=False, shared=False)
+    bare = replace(shaped, model=plain)
+    alone = flops_per_token(bare, vocab, 0.0, shown=1)
+    run = positions * alone + anchors * (both - alone)
+    return run + heads * 2.0 * config.model.width * vocab
 
 
 def peak_memory(device: str) -> float | None:

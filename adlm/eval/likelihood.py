@@ -18,6 +18,7 @@ from adlm.data.pack import Rows
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.eval.base import CheckpointResult, Scoring
+from adlm.eval.figures import CodedFigures, Figures, OrderFigures
 from adlm.eval.order import check_order, score_in_order
 from adlm.models.checkpoint import Checkpoint
 from adlm.models.hub import load_model
@@ -25,7 +26,6 @@ from adlm.objectives.base import Objective, make_objective
 from adlm.objectives.likelihood import Likelihood, evaluator, length_nats, score, spread
 from adlm.objectives.mdlm import of_bound
 from adlm.registry import register
-from adlm.viz import table
 from adlm.viz.page import Section
 
 
@@ -87,45 +87,6 @@ class LikelihoodSettings(Scoring):
     split: Literal["train", "valid", "test"] = "test"
     estimator: Literal["auto", "recipe"] = "auto"
     order: Literal["confidence", "anchor-first", "left-to-right"] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Figures:
-    """Nats, perplexity and bits, with their standard errors."""
-
-    nll_per_token: float
-    ppl: float | None  # None: beyond all numbers
-    bits_per_byte: float
-    se_nll: float | None
-    se_ppl: float | None
-
-    def cell(self, sign: str = "") -> str:
-        """Return the perplexity in a table."""
-        return f"{sign}{math.inf if self.ppl is None else self.ppl:.2f}{table.spread(self.se_ppl)}"
-
-    def line(self, sign: str) -> str:
-        """Perplexity, nats and bits in a sentence."""
-        nats = f"{self.nll_per_token:.4f} nats a token"
-        return f"PPL {self.cell(sign)}, {nats}, {self.bits_per_byte:.4f} bits a byte"
-
-
-@dataclass(frozen=True, kw_only=True)
-class CodedFigures(Figures):
-    """The same with the lengths coded."""
-
-    code: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class OrderFigures(Figures):
-    """The exact figures of a deterministic order."""
-
-    order: str
-    passes: int  # network passes of the longest row
-
-    def said(self) -> str:
-        """What was found, in a sentence."""
-        return f"in the order {self.order}, exactly: {self.line('')}; {self.passes} passes a row"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,8 +185,8 @@ def measure(
     told = describe(found, rows, objective, saved.lengths(), settings.seed)
     in_order = None
     if settings.order:
-        how = (settings.order, saved.vocab.mask, settings.batch, device, precision)
-        exact = score_in_order(model, saved.config, rows, index, *how)
+        where = (saved.vocab.mask, settings.batch, device, precision)
+        exact = score_in_order(model, saved.config, rows, index, settings.order, *where)
         own, longest = asdict(figures(exact, told.bytes)), int(exact.tokens.max())
         in_order = OrderFigures(**own, order=settings.order, passes=longest)
     result = LikelihoodResult(

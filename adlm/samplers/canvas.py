@@ -75,7 +75,9 @@ class Canvas:
         self.nfe = torch.zeros(len(self.z), dtype=torch.long)
         self.passed, self.anchors_passed = torch.zeros_like(self.nfe), torch.zeros_like(self.nfe)
         self.probability = torch.ones(self.z.shape, dtype=torch.float64, device=self.z.device)
-        self.memory = Memory(*self.z.shape, self.cache, anchor_every(self.model, self.anchor_every))
+        rows, length = self.z.shape
+        rest = anchor_every(self.model, self.anchor_every)
+        self.memory = Memory(rows, length, self.cache, rest)
         self._changed = torch.zeros_like(self.frozen)
         self._stale = torch.ones(len(self.z), dtype=torch.bool, device=self.z.device)
 

@@ -33,6 +33,7 @@ def run_causal(
             logits = canvas.model.head(h).to(device)
         canvas.nfe += 1
         canvas.passed += shown.shape[1]
+        canvas.anchors_passed += shown.shape[1]
         canvas.heads += batch
         u = canvas.random.uniform(1)[:, 0].to(device)
         token, probability = canvas.draw(logits, u, canvas.mask)

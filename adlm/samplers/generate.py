@@ -87,6 +87,7 @@ class Samples:
     texts: list[str]
     nfe: np.ndarray  # (n,) network passes of each row
     positions: np.ndarray  # (n,) positions of all passes of each row
+    anchor_positions: np.ndarray  # (n,) and of those of an anchor trunk
     heads: int  # positions at which a vocabulary head was computed, over all rows
     seconds: float
     sampler: str
@@ -102,8 +103,8 @@ class Samples:
         count = self.tokens.size
         return (
             f"{self.sampler}: {count:,} tokens in {self.seconds:.1f} s "
-            f"({count / self.seconds:,.0f} tokens/s), {self.nfe.mean():.1f} network passes and "
-            f"{self.positions.mean():,.0f} positions a text"
+            f"({count / self.seconds:,.0f} tokens/s), {self.nfe.mean():.1f} network passes a text "
+            f"over {self.positions.mean():,.0f} positions"
         )
 
 
@@ -152,7 +153,7 @@ def generate(
     longest = max(len(one) for one in many)
     made = np.full((len(many) * n, longest), vocab.pad)
     nfe, heads = np.zeros(len(made), dtype=np.int64), 0
-    positions = np.zeros_like(nfe)
+    positions, anchored = np.zeros_like(nfe), np.zeros_like(nfe)
     for group in groups(many, policy, vocab.mask):
         rows = [(place, row) for place in group for row in range(n)]
         for low in range(0, len(rows), settings.at_once):
@@ -164,6 +165,7 @@ def generate(
             made[at, : canvas.z.shape[1]] = canvas.z.cpu().numpy()
             nfe[at] = canvas.nfe.numpy()
             positions[at] = canvas.passed.numpy()
+            anchored[at] = canvas.anchors_passed.numpy()
             heads += canvas.heads
     seconds = time.monotonic() - began
     ends = np.repeat([len(one) for one in many], n)
@@ -171,13 +173,16 @@ def generate(
         made[row, end:] = vocab.pad
     if policy is None:
         nfe, positions = np.minimum(nfe, ends), np.minimum(positions, ends)
+        anchored = np.minimum(anchored, ends)
         # what was written beyond a shorter row's end is not asked for
     if config.data.packing != "wrap":  # nothing after the end of a document was ever trained
         ended = made == vocab.eos
         first = np.where(ended.any(axis=1), ended.argmax(axis=1) + 1, longest)
         ends = np.minimum(ends, first)
     texts = [vocab.decode(row[:end]) for row, end in zip(made, ends, strict=True)]
-    return Samples(made, ends, texts, nfe, positions, heads, seconds, sampler, settings.seed)
+    return Samples(
+        made, ends, texts, nfe, positions, anchored, heads, seconds, sampler, settings.seed
+    )
 
 
 def chosen(config: Config, settings: SamplingSettings, length: int) -> str:

@@ -39,12 +39,38 @@ def test_the_grid_gives_causal_models_one_setting_of_steps():
     assert {c.length for c in grid} == {64}
 
 
+def test_caches_thresholds_and_resting_anchors_are_dimensions_where_a_model_has_them():
+    ways = {"caches": ["none", "dual"], "thresholds": [0.0, 0.9], "anchor_everys": [1, 4]}
+    settings = EfficiencySettings(
+        sampler="confidence", steps=[4], batches=[1], texts=2, device="cpu", **ways
+    )
+    counts = [
+        len(settings.cases(["a"], [recipe(name)]))
+        for name in ("laptop-ar", "laptop-mdlm", "laptop-bd3lm", "laptop-adlm")
+    ]
+    assert counts == [1, 4, 2, 8]
+    plain = EfficiencySettings(steps=[4], batches=[1], texts=2, caches=["none", "dual"])
+    assert [c.exact for c in plain.cases(["a"], [recipe("laptop-mdlm")])] == [True, False]
+
+
 def test_flops_of_a_text():
     ar, mdlm = recipe("laptop-ar"), recipe("laptop-mdlm")
     head = 2 * 128 * 2048 * 64
     half = replace(ar, data=replace(ar.data, length=32))
-    assert flops(ar, 2048, 64, 64, 64) == 64 * flops_per_token(half, 2048, 0.0) + head
-    assert flops(mdlm, 2048, 64, 10, 64) == 640 * flops_per_token(mdlm, 2048, 0.0) + head
+    assert flops(ar, 2048, 64, 64, 0, 64) == 64 * flops_per_token(half, 2048, 0.0) + head
+    assert flops(mdlm, 2048, 64, 640, 0, 64) == 640 * flops_per_token(mdlm, 2048, 0.0) + head
+
+
+def test_a_cache_is_measured(runs, tmp_path, capsys):
+    out = tmp_path / "cost.json"
+    words = ["eval", "efficiency", str(runs / "mdlm"), "--steps", "[16]", "--batches", "[2]"]
+    words += ["--sampler", "confidence", "--caches", "[none, delayed]", "--texts", "2"]
+    assert main([*words, "--judge", "none", "--out", str(out)]) == 0
+    plain, kept = json.loads(out.read_text())["cases"]
+    assert (plain["positions"], plain["nfe"], kept["cache"]) == (16 * 16, 16, "delayed")
+    assert kept["positions"] < plain["positions"]
+    assert kept["gflops_per_text"] < plain["gflops_per_text"]
+    assert "mdlm, confidence, cache delayed" in capsys.readouterr().out
 
 
 def test_the_whole_command(runs, tmp_path, capsys):
