@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -28,6 +28,9 @@ class Manner(Struct, forbid_unknown_fields=True, kw_only=True):
         sampler: One of the model's samplers; its usual one by default.
         steps: Denoising steps; one for each token by default.
         policy: The sampler's own options, by name.
+        cache: What is kept between steps of a model of whole rows: none (exact), prefix, dual or
+            delayed.
+        cache_every: Steps after which everything is renewed; 1 is exact.
     """
 
     model: str | None = None
@@ -39,6 +42,8 @@ class Manner(Struct, forbid_unknown_fields=True, kw_only=True):
     sampler: str | None = None
     steps: Count | None = None
     policy: dict[str, Option] | None = None
+    cache: Literal["none", "prefix", "dual", "delayed"] | None = "none"
+    cache_every: Count | None = 16
 
 
 class CompletionRequest(Manner, kw_only=True):

@@ -48,8 +48,9 @@ function pickModel() {
   const model = modelOf($("model").value), had = $("sampler").value;
   const kept = model.samplers.some(s => s.name === had) ? had : model.usual;
   options($("sampler"), model.samplers.map(s => [s.name, s.name]), kept);
-  $("cache").textContent = model.cache + (model.causal
-    ? "; this model reads from left to right: a hole is filled without the text behind it" : "");
+  const cache = model.caches.includes($("cache").value) ? $("cache").value : "none";
+  options($("cache"), model.caches.map(c => [c, c]), cache);
+  $("cache-means").textContent = model.cache || "what is kept between steps: none is exact, others are faster";
   pickSampler();
 }
 function pickSampler() {
@@ -80,6 +81,7 @@ function manner(id) {
   const has = modelOf(id).samplers.some(s => s.name === $("sampler").value);
   return { model: id, seed: whole("seed"), temperature: +$("temperature").value,
     top_p: +$("nucleus").value, steps: whole("steps"),
+    cache: modelOf(id).caches.includes($("cache").value) ? $("cache").value : "none",
     sampler: has ? $("sampler").value : null, policy: has ? policy() : null };
 }
 function outputs() {
@@ -219,7 +221,7 @@ async function score() {
 const FIELDS = ["model", "other", "text", "steps", "temperature", "nucleus", "seed", "tokens"];
 function link() {
   const state = { fields: Object.fromEntries(FIELDS.map(f => [f, $(f).value])), step: now,
-    sampler: $("sampler").value, policy: policy(),
+    sampler: $("sampler").value, cache: $("cache").value, policy: policy(),
     panes: layout().map(p => ({ chain: p.chain, frozen: [...p.frozen], first: p.first })) };
   const bytes = new TextEncoder().encode(JSON.stringify(state));
   const code = btoa(Array.from(bytes, b => String.fromCharCode(b)).join(""));
@@ -237,6 +239,7 @@ async function restore(code) {
   if (!modelOf($("model").value)) throw new Error("the link's model is not served here");
   pickModel();
   $("sampler").value = state.sampler;
+  $("cache").value = state.cache;
   pickSampler();
   for (const input of $("policy").querySelectorAll("input")) {
     const value = state.policy[input.dataset.option];

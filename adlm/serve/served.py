@@ -16,11 +16,19 @@ from adlm import api, registry
 from adlm.process.schedule import make_schedule
 from adlm.samplers import template
 from adlm.samplers.base import find_policy, make_policy
+from adlm.samplers.cache import CacheSettings
 from adlm.samplers.categorical import Draw
-from adlm.samplers.generate import SamplingSettings, in_blocks, samplers_for, usual
+from adlm.samplers.generate import (
+    SamplingSettings,
+    check_memory,
+    in_blocks,
+    samplers_for,
+    usual,
+)
 from adlm.serve.limits import ServeLimits, refuse_unless
 from adlm.serve.messages import Manner, Option
 
+CACHES = ("none", "prefix", "dual", "delayed")
 COLDEST = 0.01  # lower temperatures overflow
 # samplers that never take a token back: a stream may show the text as far as it stands
 KEEPS = ("causal", "ancestral", "first-hitting", "confidence", "anchor-first", "blocks")
@@ -46,6 +54,7 @@ class ModelCard(Struct):
     exact: bool  # is its likelihood one, or a bound?
     usual: str
     cache: str
+    caches: list[str]  # what may be kept between steps
     samplers: list[SamplerCard]
     object: str = "model"
     owned_by: str = "adlm"
@@ -77,10 +86,12 @@ class Served:
         else:
             make_policy(sampler, make_schedule(config.process.schedule), policy)
         draw = Draw(temperature, how.top_k or 0, how.top_p or 1.0)
-        texts = self.limits.texts
-        return SamplingSettings(
-            sampler=sampler, steps=how.steps, policy=policy, draw=draw, at_once=texts
+        cache = CacheSettings(how.cache or "none", how.cache_every or 16)
+        settings = SamplingSettings(
+            sampler=sampler, steps=how.steps, policy=policy, draw=draw, cache=cache
         )
+        check_memory(settings, config)
+        return settings
 
     def seeds(self, how: Manner) -> list[tuple[int, int]]:
         """Return the (seed, row number) of each text that a request asks for."""
@@ -142,17 +153,20 @@ class Served:
         """Return what /v1/models shows."""
         config, network = self.model.config, self.model.network
         kind = registry.lookup("objective", config.objective)
-        cached = "exact keys and values, always on" if kind.causal or kind.in_blocks else "none"
+        in_order = kind.causal or kind.in_blocks
+        cached = "exact keys and values, always on" if in_order else ""
+        caches = ["none"] if in_order or config.model.shift else list(CACHES)
         return ModelCard(
             self.id,
             created,
             config.objective,
             sum(p.numel() for p in network.parameters()),
             min(config.data.length, self.limits.tokens),
-            kind.causal or kind.in_blocks,
+            in_order,
             bool(kind.exact),
             usual(config),
             cached,
+            caches,
             [sampler_card(name) for name in samplers_for(config)],
         )
 

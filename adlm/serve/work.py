@@ -130,7 +130,7 @@ class WriteWork(Work):
         if how.sampler == "causal":
             where = self.template.shape[1].bit_length()
         options = tuple(sorted(how.policy.items()))
-        return self.served.id, how.sampler, how.steps, options, how.draw, where
+        return self.served.id, how.sampler, how.steps, options, how.draw, how.cache, where
 
     def see(self, number: int, z: Tensor, probability: Tensor) -> None:
         """Note a step of its rows: (n, L) each."""
@@ -152,7 +152,7 @@ class WriteWork(Work):
             ends = np.where(ended.any(axis=1), ended.argmax(axis=1) + 1, length)
         if self.trace is not None and self.about:
             self.trace.mark_anchors(model.network, model.config, model.counts)
-        sure = canvas.probability[place, :length].numpy()
+        sure = canvas.probability[place, :length].cpu().numpy()
         self.post(WrittenRows(tokens, ends, sure, self.trace))
 
 

@@ -94,6 +94,13 @@ def test_a_suffix_is_kept_and_a_stop_ends_the_text(server):
     assert cut["finish_reason"] == "stop"
 
 
+@pytest.mark.parametrize("cache", ["prefix", "dual", "delayed"])
+def test_a_cache_writes_what_the_python_interface_writes(server, cache):
+    body = {"model": "adlm", "text": "the [MASK:20] law", "seed": 3, "cache": cache}
+    right = model_of("adlm").infill(body["text"], seed=3, cache=cache)
+    assert server.get("/infill", body)["texts"] == right
+
+
 def test_the_openai_client_reads_every_answer(server):
     openai = pytest.importorskip("openai")
     client = openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0)
