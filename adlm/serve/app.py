@@ -45,6 +45,7 @@ def make_app(models: dict[str, Served], limits: ServeLimits, host: str, token: s
         static("page.css", "text/css"),
         static("page.js", "text/javascript"),
         static("view.js", "text/javascript"),
+        static("share.js", "text/javascript"),
         static("replay.html", "text/plain", "adlm.viz"),
         Route("/docs", manual.show),
         Route("/v1/models", openai.list_models),

@@ -23,6 +23,7 @@ OPEN = (
     "/page.js",
     "/page.css",
     "/view.js",
+    "/share.js",
 )  # no secret in them: a token is not asked for
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
