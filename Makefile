@@ -58,7 +58,7 @@ $(VENV)/.run: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	@$(PIP) --editable '.[data,tokenizers,tensorboard,plots,judge,harness,docs,dev]' || $(NO_NETWORK)
+	@$(PIP) --editable '.[data,tokenizers,tensorboard,plots,judge,harness,serve,docs,dev]' || $(NO_NETWORK)
 	@$(PIP) --no-deps $(JUDGE) || $(NO_NETWORK)
 	@touch $@
 

@@ -36,6 +36,7 @@ COMMANDS = {
     "report": "one page of runs and result files",
     "sample": "generate texts from a checkpoint",
     "infill": "fill the holes of a text",
+    "serve": "a playground in the browser, and an API",
     "watch": "see a text appear in the terminal, anchors coloured",
     "anchors": "show a text with its anchors",
     "study anchoring": "ADLM and A2R against their baselines, over seeds",

@@ -154,4 +154,40 @@ class SamplingBench(Result):
         return Section("Sampling", header, rows, [f"As fast as literal: {said}.", note])
 
 
-BENCHES: tuple[type[Result], ...] = (TrainStepBench, AnchoredStepBench, SamplingBench)
+@dataclass(frozen=True, kw_only=True)
+class ServeBench(Result):
+    """benchmarks/serve.py."""
+
+    command: ClassVar[str] = "bench-serve"
+    model: str
+    clients: int
+    seconds: float  # of each of the two loads
+    new_tokens: int
+    alone_per_s: float
+    together_per_s: float
+    statuses: dict[str, int]  # how often each came with all clients at once
+    memory_mib: float
+    memory_grown_mib: float
+
+    def section(self, name: str) -> Section:
+        header = ["clients", "answers a second", "ratio"]
+        ratio = self.together_per_s / self.alone_per_s
+        rows = [
+            ["one after another", f"{self.alone_per_s:.1f}", "1"],
+            [f"{self.clients} at once", f"{self.together_per_s:.1f}", f"{ratio:.1f}"],
+        ]
+        told = ", ".join(f"{count} of {status}" for status, count in sorted(self.statuses.items()))
+        note = (
+            f"`python benchmarks/serve.py RUN`: completions of {self.new_tokens} tokens by "
+            f"{self.model}, {self.seconds:g} s of each; answers with all at once: {told}; memory "
+            f"{self.memory_mib:,.0f} MiB, {self.memory_grown_mib:+.0f} MiB meanwhile."
+        )
+        return Section("Serving", header, rows, [note])
+
+
+BENCHES: tuple[type[Result], ...] = (
+    TrainStepBench,
+    AnchoredStepBench,
+    SamplingBench,
+    ServeBench,
+)

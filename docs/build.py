@@ -76,6 +76,7 @@ def site(made: dict[Path, str]) -> None:
         (home / name.lower()).write_text(text, encoding="utf-8")
     for picture in RESULTS.glob("*.png"):
         shutil.copy(picture, home / "results")
+    shutil.copy(ROOT / "docs" / "serve.png", home)
     dress(home, {page_file.name for page_file in made})
     words = [sys.executable, "-m", "zensical", "build", "--strict", "-f", str(ROOT / "mkdocs.yml")]
     done = subprocess.run(words, capture_output=True, encoding="utf-8")

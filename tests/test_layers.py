@@ -24,7 +24,7 @@ LAYERS: list[str] = [
     "api measure reasoning viz.html viz.terminal",
     "eval",
     "studies hub",
-    "commands cli options budget doctor viz.texts __main__",
+    "commands serve cli options budget doctor viz.texts __main__",
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names.split()}
 FREE = (0, len(LAYERS) - 1)  # the parts of the lowest and of the topmost layer may use each other

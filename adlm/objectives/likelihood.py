@@ -12,6 +12,7 @@ likelihood).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -171,6 +172,41 @@ def score(
                 nats[low : low + len(part), draw] = scored.rows.cpu().numpy()
             bar.update(low + len(part))
     return Likelihood(nats, rows.scored[index], rows.document[index], index)
+
+
+@torch.no_grad()
+def token_nats(
+    model: Denoiser,
+    objective: Objective,
+    rows: Rows,
+    draws: int = 1,
+    seed: int = 0,
+    device: str = "cpu",
+    check: Callable[[], None] = lambda: None,
+) -> np.ndarray:
+    """(R, L) nats of each token: exact for AR, for diffusion its share of the bound.
+
+    The mean over the draws that `score` takes, so that rows add up to the same. What an objective
+    scores aside is spread evenly over a row. `check` is called before each pass, and may raise.
+    """
+    draws = 1 if objective.exact else draws
+    every = np.arange(len(rows))
+    clean = rows.batch(every).to(device)
+    clocks = objective.clocks(rows.length)
+    made = [row_noise(seed, int(r), draws, rows.length, clocks) for r in every]
+    total = torch.zeros(clean.x.shape, dtype=torch.float64)
+    for draw in range(draws):
+        check()
+        noise = None if objective.exact else stack([n[draw : draw + 1] for n in made]).to(device)
+        view = objective.view(clean, noise)
+        _, nats = objective.loss(objective.states(model, view).denoiser, model.head, view)
+        cost = torch.zeros(view.z.shape, dtype=torch.float64)
+        cost[view.wanted.cpu()] = (nats * view.scale).cpu().double()
+        total += cost[:, : rows.length]
+        if (aside := objective.aside(model, clean)) is not None:
+            share = aside[1].cpu().double() / clean.valid.sum(dim=1).cpu()
+            total += share[:, None] * clean.valid.cpu()
+    return (total / draws).numpy()
 
 
 def length_nats(rows: Rows, index: np.ndarray, lengths: Lengths) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -21,6 +21,13 @@ class RowRandom:
         self.generators = [
             torch.Generator().manual_seed((seed * 1_000_003 + row) % 2**63) for row in rows
         ]
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple[int, int]]) -> RowRandom:
+        """Return the randomness of rows that have a (seed, row number) of their own each."""
+        made = cls(0, ())
+        made.generators = [g for seed, row in rows for g in cls(seed, (row,)).generators]
+        return made
 
     def uniform(self, length: int) -> Tensor:
         """(B, length) fp64 in [0, 1)."""

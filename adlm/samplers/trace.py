@@ -49,7 +49,10 @@ class Trace:
     _last: Tensor | None = None  # (B, L)
 
     def __call__(self, number: int, canvas: Canvas) -> None:
-        now = canvas.z.cpu()
+        self.see(number, canvas.z.cpu(), canvas.probability)
+
+    def see(self, number: int, now: Tensor, probability: Tensor) -> None:
+        """Note what a step has changed; now, probability: (B, L)."""
         self.steps = max(self.steps, number)
         if number == 0:
             self._first = len(self.events)
@@ -58,8 +61,8 @@ class Trace:
         assert self._last is not None
         for row, position in (now != self._last).nonzero().tolist():
             token: int | None = int(now[row, position])
-            token = None if token == canvas.mask else token
-            sure = float(canvas.probability[row, position])
+            token = None if token == self.vocab.mask else token
+            sure = float(probability[row, position])
             self.events[self._first + row].append(Event(number, position, token, sure))
         self._last = now
 
