@@ -13,7 +13,7 @@ this measures the whole run. `--every 1` runs all steps one after the other. AR 
 
 What keeps something between steps (BD3-LM's exact cache, the dual cache, anchors every 4 steps) is
 run step after step; `--steps N` times the first N of a run only, multiplies, and says so. Random
-weights are never sure, so four tokens a pass stand for a threshold: an assumption, not a measurement.
+weights are never sure, so four tokens a pass stand for a threshold: that is assumed.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def memory(pid: int) -> float:
 
 def measure(run: str, clients: int, seconds: float) -> ServeBench:
     words = [sys.executable, "-m", "adlm", "serve", run, "--port", "0"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(words, stdout=subprocess.PIPE, encoding="utf-8") as server:
         try:
             assert server.stdout is not None
             found = re.search(r"serving (\S+) at (\S+)", server.stdout.readline())
