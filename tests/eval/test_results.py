@@ -21,9 +21,11 @@ SHOWN = json.loads((OLD / "sections.json").read_text(encoding="utf-8"))
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_an_earlier_version_s_file_is_shown_as_it_was(name):
-    found = of_file(OLD / f"{name}.json")
-    shown = {k: getattr(found, k) for k in ("title", "header", "rows", "notes", "texts")}
-    assert shown | {"plots": len(found.plots)} == SHOWN[name]
+    found, before = of_file(OLD / f"{name}.json"), SHOWN[name]
+    shown = {k: getattr(found, k) for k in ("title", "notes", "texts")}
+    wide = len(before["header"])  # columns may have been added
+    shown |= {"header": found.header[:wide], "rows": [row[:wide] for row in found.rows]}
+    assert shown | {"plots": len(found.plots)} == before
 
 
 @pytest.mark.parametrize("name", SHOWN)
