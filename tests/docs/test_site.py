@@ -175,6 +175,6 @@ def test_the_results_begin_with_a_summary_and_every_section_says_its_age():
 
 def test_the_pages_stand_in_their_order():
     nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("nav:")[1]
-    guides = ["data", "sampling", "evaluation", "weights", "reasoning", "extend"]
+    guides = ["data", "sampling", "serve", "evaluation", "weights", "reasoning", "extend"]
     wanted = ["index", "tutorial", "theory", "reading", *guides, "cli", "api", "results"]
     assert re.findall(r"(\w+)\.md", nav)[: len(wanted)] == wanted
