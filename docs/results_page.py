@@ -22,7 +22,7 @@ from adlm.viz.table import markdown_table
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
-STUDIES = ("study-anchoring", "study-baselines", "study-times", "study-ablate")
+STUDIES = ("study-anchoring", "study-baselines", "study-times", "study-tuning", "study-ablate")
 Kind = TypeVar("Kind", bound=Result)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from adlm.config import Config, differences, from_dict
 from adlm.recipes import recipe
-from adlm.studies import ablate, anchoring, baselines, times
+from adlm.studies import ablate, anchoring, baselines, times, tuning
 from adlm.studies.quickstart_result import QuickstartResult
 from adlm.studies.reasoning import ReasoningStudyResult
 from adlm.studies.result import StudyResult
@@ -22,6 +22,7 @@ ROWS = {
     "study-anchoring": anchoring.rows,
     "study-baselines": baselines.rows,
     "study-times": times.rows,
+    "study-tuning": tuning.rows,
     "study-ablate": lambda tokens: ablate.rows(AXES, tokens),
 }
 
