@@ -40,7 +40,7 @@ class UniformDiffusion(KernelDiffusion):
     def __init__(self, config: Config, vocab: Vocab):
         super().__init__(config, vocab)
         self.curriculum = config.process.curriculum
-        self.gaussian = Gaussian(self.kernel.real)
+        self.gaussian = Gaussian(self.kernel.real, *config.process.softened)
 
     def noise_at(
         self, progress: float, rows: int, length: int, generator: torch.Generator

@@ -31,6 +31,7 @@ class ProcessConfig:
         block: Tokens in a block of block diffusion (bd3lm); it must divide data.length.
         clip: The interval from which block diffusion's training draws its times.
         curriculum: UDLM's (Duo): share of the training in which noise is Gaussian and softened.
+        softened: Log noise-to-signal ratio of that Gaussian noise at times 0 and 1.
     """
 
     schedule: str = "log-linear"
@@ -45,6 +46,7 @@ class ProcessConfig:
     block: int = 4
     clip: tuple[float, float] = (0.0, 1.0)
     curriculum: float = 0.0
+    softened: tuple[float, float] = (-3.5, -1.75)
 
     def __post_init__(self) -> None:
         check(0 <= self.curriculum <= 1, "process.curriculum", self.curriculum, "in [0, 1]")
@@ -52,6 +54,9 @@ class ProcessConfig:
         check_sizes(self, "process.", 0, steps=10**9)
         check(0 <= self.eps < 1, "process.eps", self.eps, "in [0, 1)")
         check(self.block >= 1, "process.block", self.block, "at least 1")
+        falls = len(self.softened) == 2 and -50 <= self.softened[0] < self.softened[1] <= 50
+        right = "two numbers in [-50, 50], the larger one last"
+        check(falls, "process.softened", self.softened, right)
         rising = len(self.clip) == 2 and 0 <= self.clip[0] <= self.clip[1] <= 1 and self.clip[1] > 0
         check(rising, "process.clip", self.clip, "two numbers in [0, 1], the larger one last")
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from adlm.config import AnchorConfig, Config, ProcessConfig
 from adlm.recipes.anchoring import anchored
 from adlm.recipes.laptop import laptop_mdlm, slow_bridge
-from adlm.recipes.paper import LM1B, OWT, diffusion
+from adlm.recipes.paper import LM1B, OPTIM, OWT, diffusion
 from adlm.registry import register
 
 SEDD = ProcessConfig(masking="bernoulli", conditioned=True, eps=1e-3)
@@ -19,7 +19,11 @@ UNIFORM = replace(SEDD, kernel="uniform", schedule="geometric", eps=0.0)
 D3PM = ProcessConfig(masking="bernoulli", conditioned=True, steps=1000)
 UDLM = replace(SEDD, kernel="uniform")
 DUO = replace(UDLM, curriculum=0.5)
+DUO_OWT = replace(DUO, softened=(-3.55, -1.85))
 GIDD = replace(SEDD, kernel="mixture:0.1", weight="dynamic", eps=1e-4)
+GIDD_OPTIM = replace(
+    OPTIM, lr=5e-4, betas=(0.9, 0.99), warmup=10_000, decay="cosine", weight_decay=0.02
+)
 LAPTOP_TIME = 32  # width of the time embedding beside 128 of the trunk
 
 
@@ -86,13 +90,14 @@ def owt_udlm() -> Config:
 @register("recipe", "owt-duo")
 def owt_duo() -> Config:
     """Duo, UDLM with its curriculum in the first half, on OpenWebText."""
-    return small(diffusion(OWT, 1_000_000), "udlm", DUO)
+    return small(diffusion(OWT, 1_000_000), "udlm", DUO_OWT)
 
 
 @register("recipe", "owt-gidd")
 def owt_gidd() -> Config:
-    """GIDD with p_u = 0.1 on OpenWebText, 262B tokens as the paper counts."""
-    return small(diffusion(OWT, 1_000_000), "gidd", GIDD)
+    """GIDD with p_u = 0.1 on OpenWebText: a million steps of 512 rows of 512, 262B tokens."""
+    config = small(diffusion(replace(OWT, length=512), 1_000_000), "gidd", GIDD)
+    return replace(config, optim=GIDD_OPTIM)
 
 
 @register("recipe", "laptop-d3pm")

@@ -33,8 +33,9 @@ def laptop_bd3lm_anchored() -> Config:
 
 @register("recipe", "lm1b-bd3lm")
 def lm1b_bd3lm() -> Config:
-    """BD3-LM on One Billion Words: the last 150,000 steps, after lm1b-mdlm's first 850,000."""
-    return replace(diffusion(LM1B, STEPS), objective="bd3lm", process=PUBLISHED)
+    """BD3-LM on One Billion Words, joined end to end: the last 150,000 steps, after MDLM's."""
+    data = replace(LM1B, packing="wrap")
+    return replace(diffusion(data, STEPS), objective="bd3lm", process=PUBLISHED)
 
 
 @register("recipe", "owt-bd3lm")
