@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from adlm.config import Config, DataConfig
 from adlm.data.corpus import open_rows, open_vocab
+from adlm.data.counts import CorpusCounts
 from adlm.data.lengths import Lengths
 from adlm.data.pack import Rows
 from adlm.data.vocab import Vocab
@@ -175,7 +176,8 @@ def measure(
         check_order(settings.order, saved.config)
     chosen = settings.data.of(saved)
     rows = open_rows(chosen, settings.split, saved.vocab)
-    objective = (evaluator if settings.estimator == "auto" else recipe)(saved.config, saved.vocab)
+    made = evaluator if settings.estimator == "auto" else recipe
+    objective = made(saved.config, saved.vocab, saved.counts())
     model = load_model(saved, device)
     index = spread(len(rows), settings.limit)
     how = (settings.draws, settings.seed, settings.batch, device, precision)
@@ -203,9 +205,9 @@ def measure(
     return result.of(saved).stamped(device, precision)
 
 
-def recipe(config: Config, vocab: Vocab) -> Objective:
+def recipe(config: Config, vocab: Vocab, counts: CorpusCounts | None = None) -> Objective:
     """Make the objective that scores as the training did."""
-    return make_objective(of_bound(config), vocab)
+    return make_objective(of_bound(config), vocab, counts)
 
 
 def describe(

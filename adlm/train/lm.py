@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
+from adlm import registry
 from adlm.config import Config
 from adlm.data.corpus import open_rows, open_vocab
 from adlm.data.counts import CorpusCounts
@@ -25,7 +26,6 @@ from adlm.models.denoiser import Denoiser
 from adlm.nn.transformer import Trunk
 from adlm.objectives.base import make_objective
 from adlm.objectives.likelihood import evaluator, score, spread
-from adlm.process.anchors import reads_table
 from adlm.progress import sparkline
 from adlm.train.distributed import World
 from adlm.train.log import Metrics, read
@@ -62,10 +62,10 @@ class LanguageModelling(Workload):
         if config.base.anneal and not config.model.shift:
             raise UserError("base.anneal opens the attention of a causal base, and there is none")
         self.model = self.model.to(device)
-        if config.model.anchor_blocks and reads_table(config.anchor.rule):
+        if registry.lookup("objective", config.objective).needs_counts(config):
             self.counts = CorpusCounts.count(self.rows, self.vocab.size)
         self.objective = make_objective(config, self.vocab, self.counts)
-        self.bound = evaluator(config, self.vocab)  # what is reported
+        self.bound = evaluator(config, self.vocab, self.counts)  # what is reported
         if cfg.compile:
             for module in self.model.modules():
                 if isinstance(module, Trunk):
