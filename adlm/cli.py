@@ -43,6 +43,7 @@ COMMANDS = {
     "study baselines": "every baseline of the paper's tables, and anchoring over them",
     "study ablate": "change one setting of anchoring at a time",
     "study times": "how MDLM learns best: times, weights, rates and batch",
+    "study lasting": "whether what helps MDLM, or beats it, goes on doing so",
     "study finetune": "starting from a base against from scratch",
     "study reasoning": "reasoning methods on one task, over seeds",
     "reason train": "train a model to reason: task x method",

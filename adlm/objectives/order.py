@@ -10,9 +10,9 @@ in the bound; all k = 1 give MDLM's -log mu(x) / t. With `process.tilt` mu is th
 logits + k log t: by Bayes' rule, what p(token | context) becomes for a token that is hidden at t.
 
 `process.weight` acts on the factor before the bracket, 1 / t (or n / sum k with exactly j hidden):
-flat puts 2 for it and keeps the bracket. Its least value is at the true distribution whatever stands
-before it, so the same network is best; a token then counts about 2 k / (k + 1) in all, so that what
-is hidden late counts more.
+flat puts 2 for it and keeps the bracket, whose least value is at the true distribution whatever
+stands before it: the same network is best. With uniform times a token counts 2 k / (k + 1) in all,
+so what is hidden late counts more.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ from adlm.data.counts import CorpusCounts
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.process.anchors import Anchors
-from adlm.process.kernel import Mask
+from adlm.process.kernel import Kernel, Mask, make_kernel
 from adlm.process.mask import hide
-from adlm.process.schedule import Schedule
+from adlm.process.schedule import Schedule, make_schedule
 from adlm.types import Noise, Noised
 
 
@@ -105,6 +105,15 @@ def hide_in_order(
     total = torch.where(masked, k, 0.0).sum(dim=1)
     weight = n / torch.where(n > 0, total, 1.0)
     return Noised(hide(x, masked, mask_id), masked, weight.to(noise.t.dtype))
+
+
+def sampled_kernel(config: Config, vocab: Vocab, counts: CorpusCounts | None) -> Kernel:
+    """Return the kernel by which a checkpoint is sampled; an order needs the corpus's counts."""
+    process, schedule = config.process, make_schedule(config.process.schedule)
+    if not process.order:
+        return make_kernel(process.kernel, schedule, vocab.mask, vocab.size)
+    k = exponents(config, vocab, counts)
+    return OrderedMask(schedule, vocab.mask, vocab.size, k, process.tilt)
 
 
 class OrderedMask(Mask):

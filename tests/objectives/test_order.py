@@ -74,7 +74,7 @@ class Listed:
         """E_z of sum_v [ model - true log model + true (log true - 1) ] over the rates."""
         hidden = t ** self.k[x]  # (L,)
         masked = STATES == MASK  # (S, L)
-        shown = STATES == x
+        shown = x == STATES
         chance = torch.where(masked, hidden, (1 - hidden) * shown).prod(dim=1)  # (S,)
         model = self.rates(t)
         true = torch.zeros_like(model)
