@@ -172,7 +172,7 @@ class Model:
             raise UserError("every text must have at least one character that is not a space")
         if not listed:
             return Nats.of(np.zeros(0), np.zeros(0))
-        objective, vocab = evaluator(self.config, self.vocab), self.vocab
+        objective, vocab = evaluator(self.config, self.vocab, self.counts), self.vocab
         rows = document_rows(listed, vocab, self.config.data.length)
         every = np.arange(len(rows))
         net, device = self.network, self.device

@@ -44,6 +44,7 @@ COMMANDS = {
     "study ablate": "change one setting of anchoring at a time",
     "study times": "how MDLM learns best: times, weights, rates and batch",
     "study tuning": "how each baseline learns best",
+    "study lasting": "whether what helps MDLM, or beats it, goes on doing so",
     "study finetune": "starting from a base against from scratch",
     "study reasoning": "reasoning methods on one task, over seeds",
     "reason train": "train a model to reason: task x method",

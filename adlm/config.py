@@ -160,8 +160,9 @@ class Config:
     """Everything that determines a run.
 
     Attributes:
-        objective: What is trained: ar, mdlm, bd3lm, sedd, d3pm, udlm, gidd, or with an anchor
-            network a2r, adlm, adlm-bd3lm, adlm-sedd, adlm-d3pm, adlm-udlm, adlm-gidd.
+        objective: What is trained: ar, mdlm, order, bd3lm, sedd, d3pm, udlm, gidd, or with an
+            anchor network a2r, adlm, adlm-order, adlm-bd3lm, adlm-sedd, adlm-d3pm, adlm-udlm,
+            adlm-gidd.
         data: What is read.
         model: The network.
         process: The forward process.

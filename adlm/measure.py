@@ -12,6 +12,7 @@ from adlm.config import Config
 from adlm.data.counts import CorpusCounts
 from adlm.data.vocab import Vocab
 from adlm.models.build import build_model
+from adlm.nn.effort import Effort, mean_loops
 from adlm.objectives.base import make_objective
 from adlm.train.optim import Optimizers
 from adlm.types import Batch
@@ -57,6 +58,7 @@ def step_rate(
     length = config.data.length
     rows = max(1, min(config.train.batch, tokens // length))
     model = build_model(config, vocab.size).to(device).train()
+    model.trunk.effort = Effort(round(mean_loops(config.model)), 1 + round(config.model.recall))
     objective = make_objective(config, vocab, CorpusCounts.even(vocab.size))
     generator = torch.Generator().manual_seed(0)
     x = torch.randint(0, vocab.size, (rows, length), generator=generator)

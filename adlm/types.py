@@ -54,6 +54,7 @@ class Noise:
     shift: Tensor | None = None  # (B,) uniform in [0, 1): which positions a thinned loss takes
     stale: Tensor | None = None  # (B,) uniform in [0, 1): how much later the anchors' time is
     token: Tensor | None = None  # (B, L) uniform in [0, 1): which real tokens noise is
+    turned: Tensor | None = None  # (B,) bool: rows whose mask is another's complement
     soft: Tensor | None = None  # (B, L, K) uniform in [0, 1): of noise that is softened
 
     def __getitem__(self, part: slice) -> Noise:

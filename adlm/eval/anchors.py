@@ -248,7 +248,8 @@ def harm(
     judge: Judge | None,
 ) -> Harm:
     """Measure anchor accuracy, bound and samples of the model with its anchors damaged."""
-    objective, how = evaluator(model.config, model.vocab), (lens.device, lens.precision)
+    objective = evaluator(model.config, model.vocab, model.counts)
+    how = (lens.device, lens.precision)
     with damaged(net, name, dial, settings.seed) as bridge:
         accuracy = lens.anchor_accuracy(net, bridge)
         draws, seed = settings.draws, settings.seed

@@ -137,10 +137,10 @@ def flops(
     partly = is_causal(config) or (in_blocks(config) and config.process.block < length)
     seen = max(1, length // 2) if partly else length
     shaped = replace(config, data=replace(config.data, length=max(2, seen)))
-    both = flops_per_token(shaped, vocab, 0.0, shown=1)
+    both = flops_per_token(shaped, vocab, 0.0, shown=1, passes=1)
     plain = replace(shaped.model, anchor_blocks=0, bridge="linear", residual=False, shared=False)
     bare = replace(shaped, model=plain)
-    alone = flops_per_token(bare, vocab, 0.0, shown=1)
+    alone = flops_per_token(bare, vocab, 0.0, shown=1, passes=1)
     run = positions * alone + anchors * (both - alone)
     return run + heads * 2.0 * config.model.width * vocab
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from adlm.config import Config, DataConfig
 from adlm.data.corpus import open_rows, open_vocab
+from adlm.data.counts import CorpusCounts
 from adlm.data.lengths import Lengths
 from adlm.data.pack import Rows
 from adlm.data.vocab import Vocab
@@ -22,10 +23,12 @@ from adlm.eval.figures import CodedFigures, Figures, OrderFigures
 from adlm.eval.order import check_order, score_in_order
 from adlm.models.checkpoint import Checkpoint
 from adlm.models.hub import load_model
+from adlm.nn.effort import Effort
 from adlm.objectives.base import Objective, make_objective
 from adlm.objectives.likelihood import Likelihood, evaluator, length_nats, score, spread
 from adlm.objectives.mdlm import of_bound
 from adlm.registry import register
+from adlm.values import check_sizes
 from adlm.viz.page import Section
 
 
@@ -81,12 +84,20 @@ class LikelihoodSettings(Scoring):
             which is no bound where process.eps is above 0.
         order: Score also the exact NLL of writing one token after the other in this order, for
             masked diffusion: a pass for each token, so mind --limit.
+        loops: How often the middle blocks run, of a model with loops; 0 = as it says itself.
+        passes: Whether a model with self-conditioning runs once (1) or twice (2); 0 = as it says.
     """
 
     data: DataChoice = DataChoice()
     split: Literal["train", "valid", "test"] = "test"
     estimator: Literal["auto", "recipe"] = "auto"
     order: Literal["confidence", "anchor-first", "left-to-right"] | None = None
+    loops: int = 0
+    passes: int = 0
+
+    def __post_init__(self) -> None:
+        check_sizes(self, "--", 0, loops=64, passes=2)
+        super().__post_init__()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,8 +186,13 @@ def measure(
         check_order(settings.order, saved.config)
     chosen = settings.data.of(saved)
     rows = open_rows(chosen, settings.split, saved.vocab)
-    objective = (evaluator if settings.estimator == "auto" else recipe)(saved.config, saved.vocab)
+    made = evaluator if settings.estimator == "auto" else recipe
+    objective = made(saved.config, saved.vocab, saved.counts())
+    effort = Effort.chosen(saved.config.model, settings.loops, settings.passes)
     model = load_model(saved, device)
+    if effort != model.trunk.effort:
+        objective.estimator += f", loops {effort.loops}, passes {effort.passes}"
+    model.trunk.effort = effort
     index = spread(len(rows), settings.limit)
     how = (settings.draws, settings.seed, settings.batch, device, precision)
     found = score(model, objective, rows, index, *how)
@@ -203,9 +219,9 @@ def measure(
     return result.of(saved).stamped(device, precision)
 
 
-def recipe(config: Config, vocab: Vocab) -> Objective:
+def recipe(config: Config, vocab: Vocab, counts: CorpusCounts | None = None) -> Objective:
     """Make the objective that scores as the training did."""
-    return make_objective(of_bound(config), vocab)
+    return make_objective(of_bound(config), vocab, counts)
 
 
 def describe(

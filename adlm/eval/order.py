@@ -37,7 +37,7 @@ def check_order(order: str, config: Config) -> None:
     """Raise UserError where a checkpoint has no such order."""
     kind = registry.lookup("objective", config.objective)
     blind = config.process.conditioned and kind.in_blocks
-    if kind.causal or kind.parameterization != "subs" or blind:
+    if kind.causal or kind.parameterization not in ("subs", "order") or blind:
         raise UserError(f"--order is for masked diffusion, found the objective {config.objective}")
     if order == "anchor-first" and not config.model.anchor_blocks:
         raise UserError(

@@ -162,7 +162,8 @@ def measure(
     result = result.of(saved).stamped(device, precision)
     if earlier and replace(earlier, sets={}, skipped={}) == result:
         result = replace(result, sets=earlier.sets)
-    objective, model = evaluator(saved.config, saved.vocab), load_model(saved, device)
+    objective = evaluator(saved.config, saved.vocab, saved.counts())
+    model = load_model(saved, device)
     place = settings.data
     base = replace(saved.config.data, length=length, dir=place.dir, workers=place.workers)
     scored, skipped = [], {}

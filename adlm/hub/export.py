@@ -32,6 +32,9 @@ def export(saved: Checkpoint, folder: Path) -> list[Path]:
     """Write the folder, whole or not at all; returns its files."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"--to {folder} is there already: name a new or an empty folder")
+    network = saved.config.model
+    if max(network.loops, network.loops_scored) > 1 or network.recall:
+        raise UserError("a model with loops or recall cannot be exported: plain code has neither")
     objective = registry.lookup("objective", saved.config.objective)
     causal, in_blocks = objective.causal, objective.in_blocks
     with checkpoint.whole(folder, FREE) as work:

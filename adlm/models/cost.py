@@ -9,6 +9,7 @@ import torch
 from adlm import registry
 from adlm.config import Config
 from adlm.models.build import build_model
+from adlm.nn.effort import Effort, mean_loops
 
 
 def parameters(config: Config, vocab_size: int) -> int:
@@ -31,6 +32,8 @@ def flops_per_token(
     head_share: float = 1.0,
     last_share: float = 1.0,
     shown: int | None = None,
+    loops: float | None = None,
+    passes: int | None = None,
 ) -> float:
     """Return FLOPs of a forward pass for one token; training takes three times as many.
 
@@ -38,12 +41,18 @@ def flops_per_token(
     vocabulary head is needed (about one half for masked diffusion), `last_share` of those that go
     through the last block's second half (in training, as many). An anchored model's folded bridge
     is one D x D map; softmax and embedding go through the vocabulary at every position. Block
-    diffusion is `shown` a row twice when it is scored: 2 L positions, each attends to 2 L.
+    diffusion is `shown` a row twice when it is scored: 2 L positions, each attends to 2 L. Middle
+    blocks run `loops` times and everything but the head `passes` times: as in scoring by default.
     """
     m, shown = config.model, shown or positions(config)
+    usual = Effort.scored(m)
+    again = (usual.loops if loops is None else loops) - 1
+    before = (usual.passes if passes is None else passes) - 1  # whole passes before the last
     per_block = (4 + 2 * m.mlp) * m.width**2 + 2 * m.width * shown * config.data.length
-    total = shown * (m.blocks + m.anchor_blocks) * per_block + head_share * m.width * vocab_size
+    blocks = m.blocks + m.anchor_blocks + again * max(0, m.blocks - 2)
+    total = shown * blocks * per_block + head_share * m.width * vocab_size
     total -= (shown - last_share) * (1 + 2 * m.mlp) * m.width**2
+    total += before * shown * (blocks * per_block + m.width**2)
     if m.anchor_blocks:
         through = m.bridge in ("softmax", "embedding")
         total += shown * (2 * m.width * vocab_size if through else m.width**2)
@@ -59,11 +68,15 @@ def training_flops(config: Config, vocab_size: int) -> float:
     """Return FLOPs of training for one token: three forward passes, and what only training does.
 
     For an anchored model that is the anchor head at its supervised positions (counted as if every
-    token were an anchor) while gamma is above 0, and the folding of the linear bridge.
+    token were an anchor) while gamma is above 0, and the folding of the linear bridge. With recall
+    a share of the steps has a first pass, which is not gone back through.
     """
-    share = head_share(config)
+    share, loops, recall = head_share(config), mean_loops(config.model), config.model.recall
     passes = registry.lookup("objective", config.objective).passes(config)
-    total = 3 * passes * flops_per_token(config, vocab_size, share, share)
+    total = 3 * passes * flops_per_token(config, vocab_size, share, share, loops=loops, passes=1)
+    if recall:
+        first = flops_per_token(config, vocab_size, 0.0, loops=loops, passes=1)
+        total += recall * (first + 6.0 * config.model.width**2)
     if config.model.anchor_blocks:
         width, anchor = config.model.width, config.anchor
         if anchor.gamma and anchor.rule != "none":
@@ -87,7 +100,8 @@ def step_memory(config: Config, vocab_size: int, world: int = 1) -> int:
     copies = 2 + moments + (1 if config.optim.ema else 0)
     rows = -(-config.train.batch // world)
     rows = min(rows, config.train.micro or rows)
-    kept = (16 + 2 * m.mlp) * m.width * (m.blocks + m.anchor_blocks) * 4  # of a position, fp32
+    blocks = m.anchor_blocks + len(Effort(m.loops).order(m.blocks))
+    kept = (16 + 2 * m.mlp) * m.width * blocks * 4  # of a position, fp32
     kept *= positions(config)
     logits = (1 << 25) * 4 * 2
     return 4 * copies * parameters(config, vocab_size) + rows * length * kept + logits

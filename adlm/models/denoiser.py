@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from adlm.data.counts import CorpusCounts
 from adlm.nn.blocks import BlockLayout
 from adlm.nn.cache import Cache
 from adlm.nn.config import TrunkConfig
 from adlm.nn.context import Context
+from adlm.nn.effort import Effort
 from adlm.nn.layout import Layout
 from adlm.nn.transformer import Trunk, flat
 
@@ -46,11 +48,14 @@ class Denoiser(nn.Module):
         tied: bool = False,
         block: int = 0,
         shift: bool = False,
+        recall: bool = False,
     ):
         super().__init__()
         self.reach: int | None = None  # how far ahead positions see while attention opens
         self.block, self.window = block, max_length  # of block diffusion; 0 = whole rows
-        self.trunk = Trunk(trunk, causal, max_length)
+        self.trunk = Trunk(trunk, causal, max_length, recall=recall)
+        self.trunk.effort = Effort.scored(trunk)
+        self.counts: CorpusCounts | None = None  # of the training corpus, where samplers read them
         self.embed = nn.Embedding(vocab_size, trunk.width)
         self.head = nn.Linear(trunk.width, vocab_size)
         nn.init.normal_(self.embed.weight, std=0.02)
@@ -67,7 +72,8 @@ class Denoiser(nn.Module):
 
     def new_cache(self) -> Cache:
         """Return an empty memory for decoding."""
-        return Cache.empty(sum(t.depth for t in self.modules() if isinstance(t, Trunk)))
+        trunks = [t for t in self.modules() if isinstance(t, Trunk)]
+        return Cache.empty(sum(len(t.effort.order(t.depth)) for t in trunks))
 
     def forward(self, z: Tensor, context: Context = Context()) -> States:
         """z: (B, L) tokens, or (B, L, D) input vectors instead of them."""

@@ -16,6 +16,7 @@ def load_model(saved: Checkpoint, device: str = "cpu") -> Denoiser:
     """Return the network of a checkpoint with its (averaged) weights, ready for evaluation."""
     model = build_model(saved.config, saved.vocab.size)
     fill(model, saved.weights(), saved.path)
+    model.counts = saved.counts()
     return model.to(device).eval()
 
 

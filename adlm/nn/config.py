@@ -51,6 +51,12 @@ class ModelConfig(TrunkConfig):
         shared: The anchor head's matrix is the input embedding's.
         shift: Position l - 1 predicts token l, as in the causal model that a diffusion model was
             made of (--base sets it); a learned vector stands before the row.
+        loops: Most times that the blocks between the first and the last run: each training step
+            draws how often, from 1 on; 1 = once, as usual.
+        loops_scored: How often they run in scoring and sampling; 0 = as `loops` says.
+        recall: Self-conditioning: in this share of the training's steps the network runs twice, and
+            the second time is given the states that the first ended in; 0 = off.
+        recall_passes: Whether it runs twice in scoring and sampling too (2) or once (1).
     """
 
     tied: bool = False
@@ -59,6 +65,10 @@ class ModelConfig(TrunkConfig):
     residual: bool = False
     shared: bool = False
     shift: bool = False
+    loops: int = 1
+    loops_scored: int = 0
+    recall: float = 0.0
+    recall_passes: int = 2
 
     def __post_init__(self) -> None:
         check_sizes(self, "model.", 1, width=2**20, blocks=10_000, heads=2**16, mlp=1024)
@@ -66,5 +76,10 @@ class ModelConfig(TrunkConfig):
         fits = self.width % self.heads == 0 and self.width // self.heads % 2 == 0
         check(fits, "model.heads", self.heads, f"a divisor of width {self.width} into even parts")
         check(self.conv == 0 or self.conv % 2 == 1, "model.conv", self.conv, "0 or an odd number")
+        check_sizes(self, "model.", 1, loops=64, recall_passes=2)
+        check_sizes(self, "model.", 0, loops_scored=64)
+        check(0 <= self.recall <= 1, "model.recall", self.recall, "in [0, 1]")
+        looped = max(self.loops, self.loops_scored) > 1
+        check(not looped or self.blocks >= 3, "model.blocks", self.blocks, "3 or more with loops")
         for name in ("dropout", "attention_dropout"):
             check(0 <= getattr(self, name) < 1, f"model.{name}", getattr(self, name), "in [0, 1)")

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from adlm.nn.block import Block, each
 from adlm.nn.cache import Cache
 from adlm.nn.config import TrunkConfig
+from adlm.nn.effort import Effort
 from adlm.nn.layout import Layout
 from adlm.nn.rotary import angles
 
@@ -48,7 +49,12 @@ class Trunk(nn.Module):
     sin: Tensor
 
     def __init__(
-        self, cfg: TrunkConfig, causal: bool, max_length: int = 1024, depth: int | None = None
+        self,
+        cfg: TrunkConfig,
+        causal: bool,
+        max_length: int = 1024,
+        depth: int | None = None,
+        recall: bool = False,
     ):
         super().__init__()
         self.cfg = cfg
@@ -61,6 +67,8 @@ class Trunk(nn.Module):
         self.modulation = nn.Linear(cfg.time, 2 * cfg.width) if cfg.time else None
         self.time = TimeEmbedding(cfg.time) if cfg.time else None
         cos, sin = angles(max_length, cfg.width // cfg.heads)
+        self.effort = Effort()
+        self.recall = nn.Linear(cfg.width, cfg.width, bias=False) if recall else None
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
         self.reset()
@@ -69,7 +77,7 @@ class Trunk(nn.Module):
         """Initialise so that every block starts as the identity."""
         for name, module in self.named_modules():
             if isinstance(module, nn.Linear):
-                if name.endswith(("attention.out", "down", "modulation")):
+                if name.endswith(("attention.out", "down", "modulation", "recall")):
                     nn.init.zeros_(module.weight)
                 else:
                     nn.init.normal_(module.weight, std=module.in_features**-0.5)
@@ -95,6 +103,22 @@ class Trunk(nn.Module):
         Without `finish` the residual stream itself, before the final norm. With `at`, (N,) flat
         positions b L + l, only their states, (N, D): elsewhere the last block stops at attention.
         """
+        if self.recall is not None and self.effort.passes > 1:
+            with torch.no_grad():
+                seen = self.passed(h, layout, sigma)
+            h = h + self.recall(seen)
+        return self.passed(h, layout, sigma, cache, finish, at)
+
+    def passed(
+        self,
+        h: Tensor,
+        layout: Layout,
+        sigma: Tensor | None,
+        cache: Cache | None = None,
+        finish: bool = True,
+        at: Tensor | None = None,
+    ) -> Tensor:
+        """Run the blocks once, as `forward` says."""
         start = cache.length if cache is not None else 0
         end = start + h.shape[1]
         turn = None
@@ -107,9 +131,11 @@ class Trunk(nn.Module):
         kept = cache.kept if cache is not None else 0
         mask = layout.mask(h.shape[1], kept, h.device)
         c = self.condition(h, sigma)
-        for i, block in enumerate(self.blocks):
+        order = self.effort.order(self.depth)
+        for i, number in enumerate(order):
             memory = cache.blocks[i] if cache is not None else None
-            h = block(h, layout, turn, mask, c, memory, at if i == self.depth - 1 else None)
+            last = at if i == len(order) - 1 else None
+            h = self.blocks[number](h, layout, turn, mask, c, memory, last)
         if cache is not None:
             cache.length = end
         if not finish:

@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from adlm.config import Config
+from adlm.data.counts import CorpusCounts
 from adlm.data.vocab import Vocab
 from adlm.device import wide
 from adlm.errors import UserError
@@ -31,7 +32,7 @@ from adlm.objectives.ar import Autoregressive
 from adlm.objectives.base import Objective
 from adlm.objectives.bd3lm import BlockDiffusion
 from adlm.objectives.mdlm import MaskedDiffusion
-from adlm.process.anchors import Anchors
+from adlm.process.anchors import Anchors, reads_table
 from adlm.registry import register
 from adlm.types import Batch, Noise, Score, View
 
@@ -56,6 +57,14 @@ class AnchoredObjective(Objective):
         self.estimator = self.base.estimator
         self.bound, self.exact = self.base.bound, self.base.exact
         self.config, self.vocab = config.anchor, vocab
+
+    def know(self, counts: CorpusCounts | None) -> None:
+        super().know(counts)
+        self.base.know(counts)
+
+    @classmethod
+    def needs_counts(cls, config: Config) -> bool:
+        return reads_table(config.anchor.rule) or cls.base_class.needs_counts(config)
 
     @cached_property
     def anchors(self) -> Anchors:
@@ -183,6 +192,7 @@ class AnchoredDiffusion(AnchoredObjective):
     """ADLM: an anchor network in front of masked diffusion."""
 
     causal, exact = False, False
+    knows = MaskedDiffusion.knows
     base_class = MaskedDiffusion
 
 

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from adlm import registry
-from adlm.config import Config
+from adlm.config import Config, ProcessConfig
 from adlm.data.counts import CorpusCounts
 from adlm.data.vocab import Vocab
+from adlm.errors import UserError
 from adlm.models.denoiser import Denoiser, States
 from adlm.nn.linear_ce import linear_cross_entropy
 from adlm.types import Batch, Noise, Score, View
@@ -36,7 +37,8 @@ class Objective(ABC):
     estimator: str  # how the score is computed, in a few words
     parameterization: ClassVar[str] = "subs"  # what its network tells: samplers serve some of them
     reads: ClassVar[bool] = False  # may it predict the mask, and reads the text off z_0?
-    counts: CorpusCounts | None = None  # of the training corpus, where an anchor rule reads them
+    knows: ClassVar[tuple[str, ...]] = ()  # which of SOME of the process's settings it has
+    counts: CorpusCounts | None = None  # of the training corpus, where something reads them
 
     def __init__(self, config: Config, vocab: Vocab):
         self.mask = vocab.mask
@@ -88,6 +90,15 @@ class Objective(ABC):
         """What is scored besides the view: (sum with gradients, (B,) by row); mostly nothing."""
         return None
 
+    def know(self, counts: CorpusCounts | None) -> None:
+        """Take the counts of the training corpus."""
+        self.counts = counts
+
+    @classmethod
+    def needs_counts(cls, config: Config) -> bool:
+        """Does something of the configuration read the counts of the training corpus?"""
+        return False
+
     @classmethod
     def for_scoring(cls, config: Config) -> Config:
         """The configuration whose loss is the least noisy estimator of the model's own bound."""
@@ -112,8 +123,19 @@ class Objective(ABC):
         return 0.0
 
 
+SOME = ("order", "tilt", "complement")  # settings of the process that few objectives have
+
+
 def make_objective(config: Config, vocab: Vocab, counts: CorpusCounts | None = None) -> Objective:
-    """Build the objective that a configuration names; `counts` are for the anchor rule."""
-    made = registry.lookup("objective", config.objective)(config, vocab)
-    made.counts = counts
+    """Build the objective that a configuration names; `counts` are of the training corpus."""
+    kind = registry.lookup("objective", config.objective)
+    for name in SOME:
+        found, plain = (getattr(p, name) for p in (config.process, ProcessConfig()))
+        if found != plain and name not in kind.knows:
+            raise UserError(
+                f"the objective {config.objective} has no process.{name}: it must be "
+                f"{str(plain).lower()}, found {str(found).lower()}"
+            )
+    made = kind(config, vocab)
+    made.know(counts)
     return made

@@ -39,6 +39,7 @@ class BlockDiffusion(MaskedDiffusion):
     """Restore the hidden tokens of every block from its others and the clean blocks before it."""
 
     in_blocks = True
+    knows = ()
 
     def __init__(self, config: Config, vocab: Vocab):
         super().__init__(config, vocab)

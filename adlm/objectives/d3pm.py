@@ -40,6 +40,7 @@ class DiscreteDiffusion(MaskedDiffusion):
 
     parameterization = "prediction"
     reads = True
+    knows = ()
 
     def __init__(self, config: Config, vocab: Vocab):
         if not config.process.steps:

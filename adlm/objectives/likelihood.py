@@ -21,6 +21,7 @@ import torch
 
 from adlm import registry
 from adlm.config import Config
+from adlm.data.counts import CorpusCounts
 from adlm.data.lengths import Lengths
 from adlm.data.pack import Rows
 from adlm.data.vocab import Vocab
@@ -110,10 +111,13 @@ def strata_variance(draws: np.ndarray) -> np.ndarray:
     return ((draws - mean[:, group]) ** 2 @ (size / (size - 1))[group]) / count**2
 
 
-def evaluator(config: Config, vocab: Vocab) -> Objective:
-    """The objective that scores: the least noisy unbiased estimator of the model's own bound."""
+def evaluator(config: Config, vocab: Vocab, counts: CorpusCounts | None = None) -> Objective:
+    """The objective that scores: the least noisy unbiased estimator of the model's own bound.
+
+    `counts` are of the training corpus, as its checkpoint has them.
+    """
     kind = registry.lookup("objective", config.objective)
-    return make_objective(kind.for_scoring(config), vocab)
+    return make_objective(kind.for_scoring(config), vocab, counts)
 
 
 def row_noise(seed: int, row: int, draws: int, length: int, clocks: int = 1) -> Noise:

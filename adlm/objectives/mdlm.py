@@ -3,13 +3,15 @@
     NELBO = E_t E_{z_t ~ q(.|x)} [ weight(t) * sum_{l: z_t^l = m} -log <x_theta^l(z_t), x^l> ]
 
 with weight -alpha'/(1 - alpha) in continuous time, T (alpha_s - alpha_t)/(1 - alpha_t) with T
-discrete steps, and n/k with exactly k of n tokens hidden. Training may draw other times and weigh
-rows otherwise (`process.times`, `process.weight`); `of_bound` is the configuration that scores.
+discrete steps, and n/k with exactly k of n tokens hidden. Training may draw other times, weigh rows
+otherwise and take each row with a mask and its complement (`process.times`, `process.weight`,
+`process.complement`); `of_bound` is the configuration that scores.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -21,7 +23,7 @@ from adlm.errors import UserError
 from adlm.nn.context import Context
 from adlm.nn.layout import Layout
 from adlm.objectives.base import Objective
-from adlm.process.mask import discrete
+from adlm.process.mask import discrete, turned
 from adlm.process.reverse import noise_level
 from adlm.process.schedule import make_schedule
 from adlm.process.times import Times, make_times
@@ -36,6 +38,7 @@ class MaskedDiffusion(Objective):
 
     causal = False
     exact = False
+    knows: ClassVar[tuple[str, ...]] = ("complement",)
 
     def __init__(self, config: Config, vocab: Vocab):
         super().__init__(config, vocab)
@@ -70,6 +73,9 @@ class MaskedDiffusion(Objective):
             raise UserError(
                 f"process.eps is bernoulli masking's: it must be 0 with exact-k, found {self.eps}"
             )
+        self.complement = process.complement
+        if self.complement:
+            check_complement(config)
         check_times(process, self.times)
         whole = self.steps > 0 or self.eps == 0  # else times below eps are never scored
         self.bound = whole and process.weight == "bound"
@@ -86,8 +92,10 @@ class MaskedDiffusion(Objective):
         return replace(config, process=replace(process, masking=masking, eps=0.0))
 
     def noise(self, rows: int, length: int, generator: torch.Generator) -> Noise:
-        t = self.times(torch.rand(rows, generator=generator))
-        return Noise(t, torch.rand(rows, length, generator=generator))
+        texts = rows // 2 if self.complement else rows
+        t = self.times(torch.rand(texts, generator=generator))
+        made = Noise(t, torch.rand(texts, length, generator=generator))
+        return paired(made) if self.complement else made
 
     def corrupt(self, batch: Batch, noise: Noise) -> tuple[Noised, Tensor]:
         """z_t with its weight, and the time of each row: (B,)."""
@@ -97,7 +105,8 @@ class MaskedDiffusion(Objective):
             noise = Noise(t, noise.u)
             return discrete(x, free, noise, self.mask, self.schedule, self.steps, self.remask), t
         t = self.eps + (1 - self.eps) * noise.t
-        return self.masking(x, free, Noise(t, noise.u), self.mask, self.schedule), t
+        made = self.masking(x, free, Noise(t, noise.u), self.mask, self.schedule)
+        return (made if noise.turned is None else turned(made, batch, noise.turned, self.mask)), t
 
     def view(self, batch: Batch, noise: Noise | None) -> View:
         assert noise is not None
@@ -124,8 +133,31 @@ def check_times(process: ProcessConfig, times: Times) -> None:
         )
 
 
+def check_complement(config: Config) -> None:
+    """Raise UserError where a row and its complement cannot be trained on."""
+    process = config.process
+    if process.weight == "bound" or process.steps or process.conditioned:
+        raise UserError(
+            "process.complement is a way to train in continuous time without the noise level: "
+            "process.weight must be flat or clamp:MOST, process.steps 0, process.conditioned false"
+        )
+    if config.train.batch % 2:
+        raise UserError(
+            f"process.complement has pairs of rows: train.batch must be even, "
+            f"found {config.train.batch}"
+        )
+
+
+def paired(noise: Noise) -> Noise:
+    """Each row's noise twice, the second time for the complement of its mask."""
+    t, u = noise.t.repeat_interleave(2), noise.u.repeat_interleave(2, dim=0)
+    return Noise(t, u, turned=torch.arange(len(t)) % 2 == 1)
+
+
 def of_bound(config: Config) -> Config:
     """The configuration whose loss is the bound itself, whatever is minimised in training."""
     times = config.process.times if make_times(config.process.times).even else "stratified"
-    process = replace(config.process, times=times, weight="bound", clip=(0.0, 1.0))
+    process = replace(
+        config.process, times=times, weight="bound", clip=(0.0, 1.0), complement=False
+    )
     return replace(config, process=process)

@@ -36,7 +36,7 @@ def log_probabilities(model: Denoiser, config: Config, vocab: Vocab, x: Tensor) 
     if model.causal:
         seen = shift_right(x[None], None, vocab.bos)
         return told(model, seen, x[None], torch.ones_like(seen, dtype=torch.bool), vocab, Context())
-    if kind.parameterization != "subs":
+    if kind.parameterization not in ("subs", "order"):
         raise UserError(
             f"a model of {config.objective} has no log-probability of a token behind a mask"
         )

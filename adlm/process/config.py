@@ -32,6 +32,15 @@ class ProcessConfig:
         clip: The interval from which block diffusion's training draws its times.
         curriculum: UDLM's (Duo): share of the training in which noise is Gaussian and softened.
         softened: Log noise-to-signal ratio of that Gaussian noise at times 0 and 1.
+        order: How much longer some tokens stay visible than others (the objectives order and
+            adlm-order): alpha_t(v) = 1 - t^k with k = 2^(order r), r in [-1, 1] as order_by says;
+            below 0 they are hidden first, 0 is MDLM.
+        order_by: What r is: rarity in the training corpus, anchors (1 for the tokens of
+            anchor.rule corpus, -1 for others), or chance (rarity's numbers dealt out at random).
+        tilt: Add k log t to the logits, which turns a network's p(token | context) into that of a
+            token which is hidden at t (order alone; needs bernoulli masking).
+        complement: Train on each row twice, with a mask and with its complement, and on half as
+            many rows a step (mdlm and adlm; not with the bound's weight).
     """
 
     schedule: str = "log-linear"
@@ -47,10 +56,15 @@ class ProcessConfig:
     clip: tuple[float, float] = (0.0, 1.0)
     curriculum: float = 0.0
     softened: tuple[float, float] = (-3.5, -1.75)
+    order: float = 0.0
+    order_by: Literal["rarity", "anchors", "chance"] = "rarity"
+    tilt: bool = False
+    complement: bool = False
 
     def __post_init__(self) -> None:
         check(0 <= self.curriculum <= 1, "process.curriculum", self.curriculum, "in [0, 1]")
         check(0 <= self.remask <= 1, "process.remask", self.remask, "in [0, 1]")
+        check(-8 <= self.order <= 8, "process.order", self.order, "in [-8, 8]")
         check_sizes(self, "process.", 0, steps=10**9)
         check(0 <= self.eps < 1, "process.eps", self.eps, "in [0, 1)")
         check(self.block >= 1, "process.block", self.block, "at least 1")

@@ -16,7 +16,7 @@ from torch import Tensor
 from adlm.process.reverse import Transition
 from adlm.process.schedule import Schedule
 from adlm.registry import register
-from adlm.types import Noise, Noised
+from adlm.types import Batch, Noise, Noised
 
 
 def hide(x: Tensor, masked: Tensor, mask_id: int) -> Tensor:
@@ -79,6 +79,21 @@ def exact_k(x: Tensor, maskable: Tensor, noise: Noise, mask_id: int, schedule: S
     masked = (rank < k[:, None]) & maskable
     weight = n / k.clamp(min=1)
     return Noised(hide(x, masked, mask_id), masked, weight.to(noise.t.dtype))
+
+
+def turned(made: Noised, batch: Batch, rows: Tensor, mask_id: int) -> Noised:
+    """Show of some rows, (B,) bool, what is hidden and hide what is shown; weight n / hidden.
+
+    Example:
+        >>> x, every = torch.tensor([[5, 6]]), torch.ones(1, 2, dtype=torch.bool)
+        >>> one = Noised(torch.tensor([[9, 6]]), torch.tensor([[True, False]]), torch.ones(1))
+        >>> turned(one, Batch(x, every), torch.tensor([True]), 9).z
+        tensor([[5, 9]])
+    """
+    masked = (made.masked ^ rows[:, None]) & batch.scored
+    share = batch.scored.sum(dim=1) / masked.sum(dim=1).clamp(min=1)
+    weight = torch.where(rows, share.to(made.weight.dtype), made.weight)
+    return Noised(hide(batch.x, masked, mask_id), masked, weight)
 
 
 def discrete(

@@ -110,6 +110,12 @@ class Canvas:
         self.block, self.window = block, window
 
     @property
+    def passes(self) -> int:
+        """How often a network with self-conditioning runs each time that it is asked."""
+        trunk = getattr(self.model, "trunk", None)
+        return 1 if trunk is None else trunk.effort.passes
+
+    @property
     def free(self) -> Tensor:
         """(B, L) positions that may change now."""
         inside = torch.zeros_like(self.frozen)
@@ -147,7 +153,7 @@ class Canvas:
         if wanted.any():
             done = torch.from_numpy(wanted).to(self.z.device)
             self._stale, self._changed = self._stale & ~done, self._changed & ~done[:, None]
-            self.nfe += torch.from_numpy(wanted)
+            self.nfe += self.passes * torch.from_numpy(wanted)
         return asked
 
     def pass_through(self, each: Pass) -> None:
@@ -169,7 +175,7 @@ class Canvas:
         if cache is not None and self.memory.kept is not None:
             self.memory.kept.merge(there, cache, len(self.z))
         self.memory.keep(rows, columns, states)
-        self.passed[each.rows] += columns.shape[-1]
+        self.passed[each.rows] += self.passes * columns.shape[-1]
         self.anchors_passed[each.rows] += columns.shape[-1] * each.anchors
 
     def states(self, rows: Tensor, seen: Tensor, context: Context) -> States:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -31,6 +32,7 @@ class Confidence(Policy):
     surest in any case; for entropy it is the sureness exp(-entropy).
     """
 
+    parameterizations: ClassVar[tuple[str, ...]] = ("subs", "order")
     by: str = "probability"
     threshold: float = 0.0
 

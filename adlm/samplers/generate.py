@@ -15,7 +15,7 @@ from adlm.config import Config, check
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.models.denoiser import Denoiser
-from adlm.process.kernel import make_kernel
+from adlm.process.order import OrderedMask, sampled_kernel
 from adlm.process.schedule import make_schedule
 from adlm.samplers.base import Policy, Watch, find_policy, make_policy, run
 from adlm.samplers.block_diffusion import BlockCanvas, EachBlock
@@ -27,7 +27,8 @@ from adlm.samplers.causal import run_causal
 from adlm.samplers.random import RowRandom
 from adlm.values import check_sizes
 
-DEFAULTS = ("causal", "ancestral", "posterior", "analytic")  # the first that can write
+# the first that can write
+DEFAULTS = ("causal", "ancestral", "posterior", "analytic", "order-ancestral")
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,8 @@ class SamplingSettings:
             first-hitting (that of block diffusion, inside its blocks), remdm-cap, remdm-rescale,
             remdm-conf, remdm-loop, remdm-switch, forward-backward, dfm, confidence, blocks, and
             with an anchor network anchor-first; posterior for D3PM, UDLM and GIDD, and
-            self-correct for the last two; analytic and euler for SEDD; or one of yours,
-            module:Class.
+            self-correct for the last two; analytic and euler for SEDD; order-ancestral and
+            order-hitting where tokens have an order; or one of yours, module:Class.
         steps: Denoising steps; one for each token by default.
         policy: The sampler's own options, such as --policy.eta 0.04; a wrong one lists them.
         draw: How a token is drawn.
@@ -216,6 +217,8 @@ def check_memory(settings: SamplingSettings, config: Config) -> None:
         )
     if settings.anchor_every > 1 and (causal or not config.model.anchor_blocks):
         raise UserError(f"--anchor_every is for anchored diffusion, not for {config.objective}")
+    if config.model.recall and kind != "none":
+        raise UserError("a model with self-conditioning (model.recall) takes --cache none alone")
     if config.model.shift and (kind != "none" or settings.anchor_every > 1):
         raise UserError("a model with shifted predictions (model.shift) takes --cache none alone")
 
@@ -273,8 +276,9 @@ def write(
     for row, one in enumerate(templates):
         z[row, : len(one)] = torch.from_numpy(one)
     z = z.to(devices.wide(device))
-    schedule = make_schedule(config.process.schedule)
-    kernel = make_kernel(config.process.kernel, schedule, vocab.mask, vocab.size)
+    kernel = sampled_kernel(config, vocab, model.counts)
+    if isinstance(kernel, OrderedMask):
+        kernel.exponents = kernel.exponents.to(z.device)
     reads = registry.lookup("objective", config.objective).reads
     how = (settings.draw, random, settings.precision, device, config.process.conditioned)
     kept = (settings.cache, settings.anchor_every)

@@ -195,7 +195,7 @@ class ScoreWork(Work):
     def run(self) -> None:
         """Score each token, and hand the figures over."""
         model = self.served.model
-        objective = evaluator(model.config, model.vocab)
+        objective = evaluator(model.config, model.vocab, model.counts)
         store = TokenStore(np.concatenate(self.ids), np.cumsum([len(i) for i in self.ids]), 0, "")
         rows = pack(store, model.vocab, model.config.data.length, "document")
         how = (self.draws, self.seed, model.device, self.check)

@@ -1,12 +1,14 @@
 """A study of language models: configurations at equal tokens, over seeds.
 
-A finished run is one whose figures are in the study's folder, or in an earlier result file with the
-same configuration: a study that others have published can be gone on with, seed by seed.
+A finished run is one whose figures are in the study's folder, or in a result file, its own earlier
+one or another study's, with the same configuration and seed: a study that others have published can
+be gone on with, and no study does again what another has done.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -16,6 +18,7 @@ import numpy as np
 from adlm import device as devices
 from adlm.config import Config, from_dict, to_dict
 from adlm.data.corpus import open_vocab
+from adlm.errors import UserError
 from adlm.eval.likelihood import LikelihoodResult
 from adlm.measure import step_rate
 from adlm.models.cost import parameters, training_flops
@@ -42,10 +45,15 @@ class LanguageStudy(Study):
     pairs: tuple[tuple[str, str], ...] = ()  # rows to be compared seed by seed
     shown: tuple[str, ...] = ()  # rows of the picture, at most six; the first six by default
     before: Path | None = None  # an earlier result file, whose runs are not done again
+    share: tuple[Path, ...] = ()  # nor those of other studies' files
     tokens: int = 0  # training tokens of a row, where the rows were made for one number
     module: ClassVar[str] = worker.__name__
 
     def cells(self) -> list[Cell]:
+        return self.every_cell()
+
+    def every_cell(self) -> list[Cell]:
+        """Return all runs that the study may come to."""
         out = []
         for seed in range(max(self.seeds.values())):
             for row, config in self.rows.items():
@@ -57,8 +65,10 @@ class LanguageStudy(Study):
         return out
 
     def found(self) -> dict[tuple[str, int], RunFigures]:
-        known = earlier(self.before, self.rows) if self.before else {}
-        finished = [c for c in self.cells() if c.result.is_file()]
+        known: dict[tuple[str, int], RunFigures] = {}
+        for path in (*self.share, self.before):
+            known |= earlier(path, self.rows) if path and path.is_file() else {}
+        finished = [c for c in self.every_cell() if c.result.is_file()]
         return {**known, **{(c.row, c.seed): figures(c) for c in finished}}
 
     def seconds(self, row: str) -> float:
@@ -112,8 +122,17 @@ def make_study(
         pairs=pairs,
         shown=shown,
         before=Path(settings.out),
+        share=shared(settings.share or ()),
         tokens=settings.tokens,
     )
+
+
+def shared(names: Sequence[str]) -> tuple[Path, ...]:
+    """Return the result files of other studies, or raise UserError where one is not there."""
+    for name in names:
+        if not Path(name).is_file():
+            raise UserError(f"--share {name} is not there: name result files of studies")
+    return tuple(map(Path, names))
 
 
 def tokens_of(config: Config) -> int:
@@ -159,13 +178,12 @@ def figures(cell: Cell) -> RunFigures:
 
 
 def earlier(path: Path, rows: dict[str, Config]) -> dict[tuple[str, int], RunFigures]:
-    """Return the figures of runs in a result file whose configuration is that of the row today."""
-    if not path.is_file():
-        return {}
-    stored = StudyResult.read(path)
+    """Return the figures of runs in a result file whose configuration is a row's of today."""
+    stored = [(row, from_dict(row.config)) for row in StudyResult.read(path).rows]
     return {
-        (row.row, seed): kept
-        for row in stored.rows
-        if row.row in rows and from_dict(row.config) == rows[row.row]
+        (name, seed): kept
+        for name, own in rows.items()
+        for row, config in stored
+        if config == own
         for seed, kept in zip(row.seeds, row.runs, strict=False)
     }

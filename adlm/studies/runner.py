@@ -35,6 +35,8 @@ class StudySettings:
         workers: Runs at a time.
         threads: Threads of each run; 0 = its share of the cores.
         peek: Run nothing, only write the result of the runs that are done.
+        share: Result files of other studies, as a list: of those, runs with a row's configuration
+            and seed are not done again.
         home: Folder of the runs.
         out: Result file; a table (.md) and a plot (.png) are written beside it. Runs that are in
             it already, with the same settings, are not done again.
@@ -46,6 +48,7 @@ class StudySettings:
     workers: int = 1
     threads: int = 0
     peek: bool = False
+    share: list[str] | None = None
     home: str = "runs/study"
     out: str = "results/study.json"
 

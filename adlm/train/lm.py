@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
+from adlm import registry
 from adlm.config import Config
 from adlm.data.corpus import open_rows, open_vocab
 from adlm.data.counts import CorpusCounts
@@ -22,10 +23,10 @@ from adlm.models.adapt import Base
 from adlm.models.build import build_model
 from adlm.models.checkpoint import Checkpoint
 from adlm.models.denoiser import Denoiser
+from adlm.nn.effort import Effort
 from adlm.nn.transformer import Trunk
 from adlm.objectives.base import make_objective
 from adlm.objectives.likelihood import evaluator, score, spread
-from adlm.process.anchors import reads_table
 from adlm.progress import sparkline
 from adlm.train.distributed import World
 from adlm.train.log import Metrics, read
@@ -40,6 +41,7 @@ class LanguageModelling(Workload):
 
     model: Denoiser
     reach: int | None = None  # how far ahead positions see in the present step
+    effort = Effort()  # how often blocks run in it
 
     def __init__(self, config: Config, device: str, base: Base | None = None):
         cfg = config.train
@@ -54,7 +56,8 @@ class LanguageModelling(Workload):
         self.rows = open_rows(config.data, "train", self.vocab)
         self.valid = open_rows(config.data, "valid", self.vocab)
         self.lengths = Lengths.of_rows(self.rows)
-        self.order = Order(len(self.rows), cfg.batch, cfg.seed)
+        texts = cfg.batch // 2 if config.process.complement else cfg.batch
+        self.order = Order(len(self.rows), texts, cfg.seed)
         torch.manual_seed(cfg.seed)
         self.model = build_model(config, self.vocab.size)
         if base is not None:
@@ -62,10 +65,10 @@ class LanguageModelling(Workload):
         if config.base.anneal and not config.model.shift:
             raise UserError("base.anneal opens the attention of a causal base, and there is none")
         self.model = self.model.to(device)
-        if config.model.anchor_blocks and reads_table(config.anchor.rule):
+        if registry.lookup("objective", config.objective).needs_counts(config):
             self.counts = CorpusCounts.count(self.rows, self.vocab.size)
         self.objective = make_objective(config, self.vocab, self.counts)
-        self.bound = evaluator(config, self.vocab)  # what is reported
+        self.bound = evaluator(config, self.vocab, self.counts)  # what is reported
         if cfg.compile:
             for module in self.model.modules():
                 if isinstance(module, Trunk):
@@ -81,7 +84,10 @@ class LanguageModelling(Workload):
         done = step / cfg.steps
         self.reach = adapt.reach(self.config, done)
         noise = self.objective.noise_at(done, cfg.batch, self.rows.length, generator)
+        self.effort = Effort.drawn(self.config.model, generator)
         index = self.order.step(step)
+        if self.config.process.complement:
+            index = index.repeat(2)
         mine = share(cfg.batch, world.rank, world.size)
         batch, noise = self.rows.batch(index[mine]), None if noise is None else noise[mine]
         size = cfg.micro or len(batch)
@@ -94,7 +100,7 @@ class LanguageModelling(Workload):
 
     def loss(self, piece: Piece, anchor: bool) -> Loss:
         batch, noise = piece
-        self.model.reach = self.reach
+        self.model.reach, self.model.trunk.effort = self.reach, self.effort
         noise = None if noise is None else noise.to(self.device)
         found = self.objective.score(self.model, batch.to(self.device), noise, anchor)
         if found.anchor is None or found.anchor_rows is None:
@@ -105,7 +111,7 @@ class LanguageModelling(Workload):
     def validate(self, now: Moment) -> Metrics:
         """Score rows of the valid split."""
         index = spread(len(self.valid), self.config.train.eval_rows)
-        self.model.reach = None
+        self.model.reach, self.model.trunk.effort = None, Effort.scored(self.config.model)
         found = score(
             self.model,
             self.bound,

@@ -1,0 +1,130 @@
+"""Does what helps go on helping? Candidates against the best MDLM, at equal training FLOPs.
+
+A budget is a number of tokens on which MDLM is trained; a candidate is trained on as many as take
+the same FLOPs. All of them are tried once at the first budget and size; the best by validation PPL
+are promoted to every budget, size and seed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from adlm.config import Config, check
+from adlm.data.corpus import open_vocab
+from adlm.errors import UserError, nearest
+from adlm.models.cost import training_flops
+from adlm.models.size import resize
+from adlm.recipes import recipe
+from adlm.studies.anchoring import budget
+from adlm.studies.halving import BASE, HalvingStudy, Place
+from adlm.studies.language import shared
+from adlm.studies.runner import StudySettings
+
+OTHERS = ("anchoring", "baselines", "times", "ablate")  # studies that may have runs of the same
+
+
+@dataclass(frozen=True)
+class LastingSettings(StudySettings):
+    """What the study is told.
+
+    Attributes:
+        tokens: Training tokens of MDLM at the first budget.
+        doublings: How many further budgets there are, each twice the one before.
+        sizes: Sizes of the dial, as a list; all candidates are tried at the first one.
+        promote: How many candidates go on after the first budget; 0 = all.
+        only: Only these candidates, as a list: '[deep, loops]'; all by default.
+        share: Result files of other studies, as a list: of those, runs with a row's configuration
+            and seed are not done again; by default the other studies' files beside `out`.
+    """
+
+    doublings: int = 2
+    sizes: list[str] = field(default_factory=lambda: ["nano", "micro"])
+    promote: int = 5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(0 <= self.doublings <= 20, "--doublings", self.doublings, "from 0 to 20")
+        check(self.promote >= 0, "--promote", self.promote, "0 (all candidates) or more")
+        check(len(self.sizes) >= 1, "--sizes", self.sizes, "at least one size")
+
+    @property
+    def budgets(self) -> list[int]:
+        return [self.tokens * 2**i for i in range(self.doublings + 1)]
+
+    @property
+    def others(self) -> tuple[Path, ...]:
+        """The result files of other studies."""
+        if self.share is not None:
+            return shared(self.share)
+        found = (Path(self.out).with_name(f"study-{name}.json") for name in OTHERS)
+        return tuple(path for path in found if path.is_file())
+
+
+def candidates() -> dict[str, Config]:
+    """Name -> configuration at the recipe's own size; MDLM first."""
+    mdlm = recipe("laptop-mdlm")
+    made = {BASE: mdlm, "deep": recipe("laptop-deep"), "ADLM": recipe("laptop-adlm")}
+    for sign, name in ((1, "rare longer"), (-1, "frequent longer")):  # visible
+        for size in (1, 0.5):
+            made[f"{name} {size}"] = ordered(mdlm, sign * size)
+        made[f"{name} 1, tilt"] = ordered(mdlm, sign, masking="bernoulli", tilt=True)
+        made[f"{name} 1, bound"] = ordered(mdlm, sign, times="stratified", weight="bound")
+    made["MDLM, bound"] = process(mdlm, times="stratified", weight="bound")
+    made["loops"] = replace(mdlm, model=replace(mdlm.model, loops=4))
+    made["self-conditioning"] = replace(mdlm, model=replace(mdlm.model, recall=0.5))
+    made["complementary"] = process(mdlm, complement=True)
+    for block in (4, 8, 16):
+        made[f"BD3-LM ({block})"] = process(recipe("laptop-bd3lm"), block=block)
+        made[f"BD3-LM ({block}), anchored"] = process(recipe("laptop-bd3lm-anchored"), block=block)
+    bell = {"times": mdlm.process.times, "weight": mdlm.process.weight}
+    made["BD3-LM (16), bell"] = process(made["BD3-LM (16)"], **bell)
+    return made
+
+
+def process(config: Config, **changes: Any) -> Config:
+    """Return a configuration with another process."""
+    return replace(config, process=replace(config.process, **changes))
+
+
+def ordered(mdlm: Config, order: float, **changes: Any) -> Config:
+    """Return MDLM with rare tokens visible longer (order above 0) or frequent ones (below)."""
+    return process(replace(mdlm, objective="order"), order=float(order), **changes)
+
+
+def chosen(settings: LastingSettings) -> dict[str, Config]:
+    """Return the candidates that are asked for, MDLM among them."""
+    known = candidates()
+    for name in settings.only or ():
+        if name not in known:
+            raise UserError(f"the study has no candidate '{name}'{nearest(name, known)}")
+    wanted = {BASE, *(settings.only or known)}
+    return {name: config for name, config in known.items() if name in wanted}
+
+
+def study(settings: LastingSettings) -> HalvingStudy:
+    """Return every candidate at every size and budget, of which the promoted ones are run."""
+    rows: dict[str, Config] = {}
+    places: dict[str, Place] = {}
+    known = chosen(settings)
+    vocab = open_vocab(known[BASE].data).size
+    for size in settings.sizes:
+        base = training_flops(resize(known[BASE], size), vocab)
+        for tokens in settings.budgets:
+            for name, config in known.items():
+                made = resize(config, size)
+                label = f"{name}, {size}, {tokens / 1e6:g} M"
+                rows[label] = budget(made, round(tokens * base / training_flops(made, vocab)))
+                places[label] = Place(name, size, tokens)
+    return HalvingStudy(
+        name="lasting",
+        home=Path(settings.home),
+        rows=rows,
+        places=places,
+        seeds=dict.fromkeys(rows, settings.seeds),
+        promote=settings.promote,
+        before=Path(settings.out),
+        share=settings.others,
+        tokens=settings.tokens,
+    )
