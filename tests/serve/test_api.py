@@ -51,6 +51,32 @@ def test_rows_that_wait_are_written_on_one_canvas(server, monkeypatch):
     assert max(sizes) > 1
 
 
+def test_every_core_takes_its_part_of_what_waits(monkeypatch, slowly):
+    import torch
+
+    from adlm.serve import engine
+
+    sizes, whole = [], engine.write_together
+    monkeypatch.setattr(engine, "write_together", lambda w: (sizes.append(len(w)), whole(w)))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    body = {"prompt": PROMPT, "max_tokens": 6, "steps": 6}
+    with running(served("adlm")) as server:
+        assert server.engine.workers == 2
+        alone = [server.get("/v1/completions", {**body, "seed": s})["choices"] for s in range(12)]
+        sizes.clear()
+        slowly(0.02)
+        with ThreadPoolExecutor(13) as pool:
+            first = pool.submit(server.get, "/v1/completions", {**body, "n": 4})
+            together = list(
+                pool.map(lambda s: server.get("/v1/completions", {**body, "seed": s}), range(12))
+            )
+            first.result()
+        assert [t["choices"] for t in together] == alone
+        assert sum(sizes) == 13
+        assert 1 < max(sizes) <= 8  # half of all 16 texts
+        assert server.idle()
+
+
 @pytest.mark.parametrize("objective", registry.names("objective"))
 def test_every_objective_completes_infills_scores_and_traces(objective):
     model = model_of(objective)
