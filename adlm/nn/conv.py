@@ -25,7 +25,9 @@ class ShortConv(nn.Module):
 
     def forward(self, x: Tensor, layout: Layout, past: Tensor | None = None) -> Tensor:
         """x: (B, L, D); past: (B, taps - 1, D) inputs before x, when decoding causally."""
-        out = x
-        for weight, tap in zip(self.weight, layout.neighbours(x, self.offsets, past), strict=True):
-            out = out + weight * tap
+        found = zip(self.weight, layout.neighbours(x, self.offsets, past), strict=True)
+        weight, tap = next(found)
+        out = x + weight * tap
+        for weight, tap in found:
+            out = out + weight * tap if torch.is_grad_enabled() else out.addcmul_(weight, tap)
         return out

@@ -146,7 +146,7 @@ class Trunk(nn.Module):
         """Have rotary angles for positions up to `end`, beyond the trained length too."""
         if end > len(self.cos):
             cos, sin = angles(2 * end, self.cfg.width // self.cfg.heads)
-            self.cos, self.sin = cos.to(self.cos), sin.to(self.sin)
+            self.sin, self.cos = sin.to(self.sin), cos.to(self.cos)  # threads look at cos
 
     def condition(self, h: Tensor, sigma: Tensor | None) -> Tensor | None:
         """(B, time) or (B, L, time) embedding of the noise level."""

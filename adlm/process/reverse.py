@@ -31,9 +31,10 @@ class Transition:
     alpha_s: Tensor  # the same shape: after it
 
     @classmethod
-    def of(cls, alpha_t: float, alpha_s: float) -> Transition:
-        """Make the step from plain numbers, in fp64."""
-        return cls(*torch.tensor([alpha_t, alpha_s], dtype=torch.float64))
+    def of(cls, alpha_t: float | Tensor, alpha_s: float | Tensor) -> Transition:
+        """Make the step from plain numbers, in fp64, or from a tensor of each."""
+        wide = torch.float64
+        return cls(torch.as_tensor(alpha_t, dtype=wide), torch.as_tensor(alpha_s, dtype=wide))
 
     @property
     def sigma_max(self) -> Tensor:

@@ -8,9 +8,10 @@ and what is written stays.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from adlm.registry import register
-from adlm.samplers.base import Policy
+from adlm.samplers.base import Policy, Time
 from adlm.samplers.canvas import Canvas
 
 
@@ -19,5 +20,7 @@ from adlm.samplers.canvas import Canvas
 class Ancestral(Policy):
     """The reverse process of the training schedule."""
 
-    def step(self, canvas: Canvas, t: float, s: float) -> None:
+    ragged: ClassVar[bool] = True
+
+    def step(self, canvas: Canvas, t: Time, s: Time) -> None:
         canvas.fill(canvas.open & (canvas.chance < self.transition(t, s).unmask()))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from adlm.registry import register
+from adlm.samplers.base import Time
 from adlm.samplers.canvas import Canvas
 from adlm.samplers.confidence import Confidence, sureness, surest
 
@@ -21,7 +22,7 @@ class AnchorFirst(Confidence):
 
     needs_anchors: ClassVar[bool] = True
 
-    def step(self, canvas: Canvas, t: float, s: float) -> None:
+    def step(self, canvas: Canvas, t: Time, s: Time) -> None:
         waiting = canvas.open
         (sure,) = canvas.ask(
             lambda logits: (sureness(logits, canvas.mask, self.by),), waiting, anchor=True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from adlm.process.schedule import Schedule
 from adlm.samplers.canvas import Canvas
 from adlm.values import Options
 
+Time = Any  # float: of all rows; or a tensor, (B, 1): of each, where the policy is `ragged`
 Watch = Callable[[int, Canvas], None]  # told the number of each step when it is done, 0 before all
 
 
@@ -27,6 +28,7 @@ class Policy:
     schedule: Schedule
     needs_anchors: ClassVar[bool] = False  # serves models with an anchor network only
     parameterizations: ClassVar[tuple[str, ...]] = ("subs",)  # what networks it serves tell
+    ragged: ClassVar[bool] = False  # may rows differ in length, and in their times?
 
     @classmethod
     def serves(cls, config: Config) -> bool:
@@ -35,26 +37,31 @@ class Policy:
         anchors = bool(config.model.anchor_blocks) or not cls.needs_anchors
         return anchors and kind.parameterization in cls.parameterizations
 
-    def times(self, canvas: Canvas, steps: int) -> Iterator[tuple[float, float]]:
+    def times(self, canvas: Canvas, steps: int) -> Iterator[tuple[Time, Time]]:
         """Yield the (t, s) of each step."""
-        return clock(steps)
+        return clock(steps) if canvas.paces is None else clocks(canvas.paces)
 
-    def step(self, canvas: Canvas, t: float, s: float) -> None:
+    def step(self, canvas: Canvas, t: Time, s: Time) -> None:
         """Write or take back positions of the canvas, from time t to s < t."""
         raise NotImplementedError
 
-    def alphas(self, t: float, s: float) -> tuple[float, float]:
+    def alphas(self, t: Time, s: Time) -> tuple[Time, Time]:
         """(alpha_t, alpha_s); alpha_0 is 1 to the last bit, so that the last step writes all."""
+        if isinstance(t, Tensor):
+            return self.schedule.alpha(t), torch.where(s == 0, 1.0, self.schedule.alpha(s))
         alpha_t, alpha_s = self.schedule.alpha(torch.tensor([t, s], dtype=torch.float64)).tolist()
         return alpha_t, 1.0 if s == 0 else alpha_s
 
-    def transition(self, t: float, s: float) -> Transition:
+    def transition(self, t: Time, s: Time) -> Transition:
         """Return the reverse step from t to s."""
         return Transition.of(*self.alphas(t, s))
 
-    def visible(self, canvas: Canvas, t: float, s: float) -> Tensor:
+    def visible(self, canvas: Canvas, t: Time, s: Time) -> Tensor:
         """(B,) the share alpha_t of visible tokens, of which a conditioned network is told."""
-        return torch.full_like(canvas.alpha, self.alphas(t, s)[0])
+        alpha_t = self.alphas(t, s)[0]
+        if isinstance(alpha_t, Tensor):
+            return alpha_t.squeeze(1).to(canvas.alpha)
+        return torch.full_like(canvas.alpha, alpha_t)
 
 
 def find_policy(name: str) -> type[Policy]:
@@ -89,6 +96,19 @@ def clock(steps: int) -> Iterator[tuple[float, float]]:
     """
     for i in range(steps, 0, -1):
         yield i / steps, (i - 1) / steps
+
+
+def clocks(paces: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """(t, s), (B, 1) each, of rows that take so many steps: (B,); who is done stays at its last.
+
+    Example:
+        >>> [(t.tolist(), s.tolist()) for t, s in clocks(torch.tensor([2, 1]))]
+        [([[1.0], [1.0]], [[0.5], [0.0]]), ([[0.5], [1.0]], [[0.0], [0.0]])]
+    """
+    each = paces[:, None].double()
+    for number in range(int(paces.max())):
+        left = (each - number).clamp(min=1)
+        yield left / each, (left - 1) / each
 
 
 def run(canvas: Canvas, policy: Policy, steps: int, watch: Watch | None = None) -> None:

@@ -19,7 +19,7 @@ from adlm import device as devices
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser, States
 from adlm.nn.context import Context
-from adlm.nn.layout import PartLayout
+from adlm.nn.layout import Layout, PartLayout
 from adlm.process.kernel import Kernel, Mask
 from adlm.process.schedule import LogLinear
 from adlm.samplers.cache import CacheSettings, Memory, Pass, anchor_every
@@ -51,6 +51,8 @@ class Canvas:
     reads: bool = False  # may it predict the mask, and reads the text off z_0?
     cache: CacheSettings = field(default_factory=CacheSettings)
     anchor_every: int = 1  # steps between two passes of an anchor network
+    lengths: list[int] | None = None  # of each row, where they differ; frozen padding follows
+    paces: Tensor | None = None  # (B,) and the steps that each takes
     alpha: Tensor = field(init=False)  # (B,) share of visible tokens at the present time
     chance: Tensor = field(init=False)  # (B, L) uniform numbers of this step, for positions
     token_chance: Tensor = field(init=False)  # (B, L) and for tokens
@@ -92,6 +94,9 @@ class Canvas:
     def next_step(self) -> None:
         """Draw a step's randomness: as much for every row, whatever happens in it."""
         self.clock += 1
+        if self.lengths is not None:
+            self.chance, self.token_chance = self.random.pairs(self.lengths).to(self.z.device)
+            return
         length = self.z.shape[1]
         both = self.random.uniform(2 * length).to(self.z.device)
         self.chance, self.token_chance = both.split(length, dim=1)
@@ -125,7 +130,17 @@ class Canvas:
     @property
     def shown(self) -> Tensor:
         """(B,) the share of the window that is not masked."""
+        if isinstance(self.length, Tensor):
+            hidden = (self.z == self.mask).sum(dim=1, keepdim=True)
+            return ((self.length - hidden) / self.length).squeeze(1)
         return (self.z[:, self.window] != self.mask).double().mean(dim=1)
+
+    @property
+    def length(self) -> int | Tensor:
+        """Positions of a row's block; (B, 1) where rows differ."""
+        if self.lengths is not None:
+            return torch.tensor(self.lengths, dtype=torch.float64, device=self.z.device)[:, None]
+        return self.z[:, self.block].shape[1]
 
     @property
     def open(self) -> Tensor:
@@ -161,11 +176,13 @@ class Canvas:
         home, every = self.z.device, len(each.rows) == len(self.z)
         rows = torch.from_numpy(each.rows).to(home)
         columns = torch.arange(self.z.shape[1], device=home)[self.window]
-        width, layout, at = len(columns), None, None
+        width, at = len(columns), None
+        segment = self.segment(rows)
+        layout = None if segment is None else Layout(False, segment)
         if each.at is not None:
             at = torch.from_numpy(each.at).to(home)
             columns, at = columns[at], at.to(self.device)
-            layout = PartLayout(False, at=at, total=width)
+            layout = PartLayout(False, segment, at=at, total=width)
         there = None if every else rows.to(self.device)
         cache = self.memory.shown(self.model, there, at)
         earlier = self.memory.earlier(rows, columns, each.anchors)
@@ -177,6 +194,14 @@ class Canvas:
         self.memory.keep(rows, columns, states)
         self.passed[each.rows] += self.passes * columns.shape[-1]
         self.anchors_passed[each.rows] += columns.shape[-1] * each.anchors
+
+    def segment(self, rows: Tensor) -> Tensor | None:
+        """(n, L) segments of some rows: 0, and -1 behind the end of a shorter one."""
+        if self.lengths is None:
+            return None
+        ends = torch.tensor(self.lengths, device=self.z.device)[rows, None]
+        behind = torch.arange(self.z.shape[1], device=self.z.device) >= ends
+        return (-behind.long()).to(self.device)
 
     def states(self, rows: Tensor, seen: Tensor, context: Context) -> States:
         """Pass what is seen of these rows, (n, S)."""

@@ -16,7 +16,7 @@ from torch import Tensor
 from adlm.config import check
 from adlm.objectives.subs import zero_masking
 from adlm.registry import register
-from adlm.samplers.base import Policy
+from adlm.samplers.base import Policy, Time
 from adlm.samplers.canvas import Canvas
 
 MEASURES = ("probability", "margin", "entropy")
@@ -33,6 +33,7 @@ class Confidence(Policy):
     """
 
     parameterizations: ClassVar[tuple[str, ...]] = ("subs", "order")
+    ragged: ClassVar[bool] = True
     by: str = "probability"
     threshold: float = 0.0
 
@@ -40,10 +41,10 @@ class Confidence(Policy):
         check(self.by in MEASURES, "--policy.by", self.by, f"one of {', '.join(MEASURES)}")
         check(0 <= self.threshold <= 1, "--policy.threshold", self.threshold, "in [0, 1]")
 
-    def visible(self, canvas: Canvas, t: float, s: float) -> Tensor:
+    def visible(self, canvas: Canvas, t: Time, s: Time) -> Tensor:
         return canvas.shown  # what is written does not follow the schedule
 
-    def step(self, canvas: Canvas, t: float, s: float) -> None:
+    def step(self, canvas: Canvas, t: Time, s: Time) -> None:
         waiting = canvas.open
         tokens, probability, sure = canvas.ask(
             partial(self.judged, canvas), waiting, canvas.token_chance
@@ -69,7 +70,7 @@ def sureness(logits: Tensor, mask: int, by: str) -> Tensor:
 
 
 def surest(
-    waiting: Tensor, sure: Tensor, chance: Tensor, t: float, s: float, threshold: float = 0.0
+    waiting: Tensor, sure: Tensor, chance: Tensor, t: Time, s: Time, threshold: float = 0.0
 ) -> Tensor:
     """(B, L) positions to write: an equal part of those waiting a step, or all above a threshold.
 
@@ -88,6 +89,7 @@ def surest(
     rank = order.argsort(dim=1, descending=True).argsort(dim=1)
     if threshold:
         chosen = (score >= threshold) | (rank == 0)
-        return waiting & (chosen if s > 0 else True)
-    count = torch.ceil(waiting.sum(dim=1, keepdim=True) * (1 - s / t) - 1e-9)  # (B, 1)
+        return waiting & (chosen | (s <= 0))
+    many = waiting.sum(dim=1, keepdim=True).double()  # (B, 1)
+    count = torch.ceil(many * (1 - s / t) - 1e-9)
     return waiting & (rank < count)

@@ -243,18 +243,19 @@ def groups(templates: Sequence[np.ndarray], policy: Policy | None, mask: int) ->
     """Which templates are written at once, without one changing what another becomes.
 
     A causal model (no policy) reads from the left: what comes after a shorter row's end changes
-    nothing in it, so all go together. Diffusion sees a whole row: rows of one length. Where blocks
-    are written in turn, how much is drawn depends on where the prompt ends.
+    nothing in it, so all go together; so do the rows of a ragged policy, whose padding is not seen.
+    Others need rows of one length. Where blocks are written in turn, how much is drawn depends on
+    where the prompt ends.
     """
 
     def kind(one: np.ndarray) -> tuple[int, bytes]:
-        if policy is None:
+        if policy is None or policy.ragged:
             return 0, b""
         in_turn = isinstance(policy, EachBlock | Blocks | InBlocks)
         return len(one), (one == mask).tobytes() if in_turn else b""
 
     found: dict[tuple[int, bytes], list[int]] = {}
-    for place, one in enumerate(templates):
+    for place, one in sorted(enumerate(templates), key=lambda pair: len(pair[1])):
         found.setdefault(kind(one), []).append(place)
     return list(found.values())
 
@@ -270,9 +271,10 @@ def write(
     device: str,
     watch: Watch | None = None,
 ) -> Canvas:
-    """Write a row for each template; shorter ones (of a causal model) end with masks."""
-    length = max(len(one) for one in templates)
-    z = torch.full((len(templates), length), vocab.mask)
+    """Write a row for each template; shorter ones end with padding (of a causal model: masks)."""
+    lengths = [len(one) for one in templates]
+    length, differ = max(lengths), policy is not None and len(set(lengths)) > 1
+    z = torch.full((len(templates), length), vocab.pad if differ else vocab.mask)
     for row, one in enumerate(templates):
         z[row, : len(one)] = torch.from_numpy(one)
     z = z.to(devices.wide(device))
@@ -284,6 +286,9 @@ def write(
     kept = (settings.cache, settings.anchor_every)
     easel = BlockCanvas if in_blocks(config) else Canvas
     canvas = easel(z, z != vocab.mask, vocab.mask, model.eval(), *how, kernel, reads, *kept)
+    if differ:
+        canvas.lengths = lengths
+        canvas.paces = torch.tensor([settings.steps or n for n in lengths], device=z.device)
     with devices.autocast(settings.precision, device):  # weights are rounded once
         if policy is None:
             run_causal(canvas, vocab.bos, watch)

@@ -33,3 +33,10 @@ class RowRandom:
         """(B, length) fp64 in [0, 1)."""
         draws = [torch.rand(length, generator=g, dtype=torch.float64) for g in self.generators]
         return torch.stack(draws)
+
+    def pairs(self, lengths: Sequence[int]) -> Tensor:
+        """(2, B, L) the numbers that `uniform(2 * length)` has for each row; 0 behind its end."""
+        made = torch.zeros(2, len(lengths), max(lengths), dtype=torch.float64)
+        for row, (length, g) in enumerate(zip(lengths, self.generators, strict=True)):
+            made[:, row, :length] = torch.rand(2, length, generator=g, dtype=torch.float64)
+        return made

@@ -12,6 +12,7 @@ sigma would pass sigma_max, sigma is cut off here, and the number of steps stays
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ from torch import Tensor
 from adlm.config import check
 from adlm.process.reverse import Transition
 from adlm.registry import register
-from adlm.samplers.base import Policy
+from adlm.samplers.base import Policy, Time
 from adlm.samplers.canvas import Canvas
 
 
@@ -33,25 +34,27 @@ class Move(Transition):
         0.18
     """
 
-    t: float
-    s: float
-    length: int
+    t: Time
+    s: Time
+    length: int | Tensor  # or (B, 1), where rows differ
 
 
 @dataclass(frozen=True)
 class Remasking(Policy):
     """A rule overrides `sigma`."""
 
+    ragged: ClassVar[bool] = True
+
     def sigma(self, move: Move) -> float | Tensor:
         """Return the remasking probability; what is above `move.sigma_max` is cut off."""
         raise NotImplementedError
 
-    def move(self, t: float, s: float, length: int) -> Move:
+    def move(self, t: Time, s: Time, length: int | Tensor) -> Move:
         step = self.transition(t, s)
         return Move(step.alpha_t, step.alpha_s, t, s, length)
 
-    def step(self, canvas: Canvas, t: float, s: float) -> None:
-        move = self.move(t, s, canvas.z[:, canvas.block].shape[1])
+    def step(self, canvas: Canvas, t: Time, s: Time) -> None:
+        move = self.move(t, s, canvas.length)
         sigma = move.cut(self.sigma(move))
         back = self.taken_back(canvas, move, sigma)
         canvas.fill(canvas.open & (canvas.chance < move.unmask(sigma)))
@@ -72,7 +75,7 @@ class Cap(Remasking):
     def __post_init__(self) -> None:
         check(0 <= self.eta <= 1, "--policy.eta", self.eta, "in [0, 1]")
 
-    def sigma(self, move: Move) -> float:
+    def sigma(self, move: Move) -> float | Tensor:
         return self.eta
 
 
@@ -101,8 +104,8 @@ class Switch(Cap):
         super().__post_init__()
         check(0 <= self.t_switch <= 1, "--policy.t_switch", self.t_switch, "in [0, 1]")
 
-    def sigma(self, move: Move) -> float:
-        return self.eta if move.t <= self.t_switch else 0.0
+    def sigma(self, move: Move) -> float | Tensor:
+        return only(move.t <= self.t_switch, self.eta)
 
 
 @register("sampler", "remdm-conf")
@@ -161,21 +164,29 @@ class Loop(Remasking):
             0 <= self.eta <= most, "--policy.eta", self.eta, f"in [0, {most:.3f}] at alpha_on {on}"
         )
 
-    def alphas(self, t: float, s: float) -> tuple[float, float]:
+    def alphas(self, t: Time, s: Time) -> tuple[Time, Time]:
         return self.alpha(t), self.alpha(s)
 
-    def alpha(self, t: float) -> float:
+    def alpha(self, t: Time) -> Time:
+        if isinstance(t, Tensor):
+            return t.clone().apply_(self.alpha)  # (B, 1)
         if t > self.t_on:
             return (1 - t) * self.alpha_on / (1 - self.t_on)
         return self.alpha_on if t > self.t_off else 1 - t * (1 - self.alpha_on) / self.t_off
 
-    def sigma(self, move: Move) -> float:
-        return self.eta if move.t <= self.t_on and move.s >= self.t_off else 0.0
+    def sigma(self, move: Move) -> float | Tensor:
+        return only((move.t <= self.t_on) & (move.s >= self.t_off), self.eta)
 
 
-def corrected(move: Move, b: float) -> float | Tensor:
+def only(where: bool | Tensor, value: float) -> float | Tensor:
+    """Return the value where it holds, else 0; in fp64 if rows differ."""
+    return torch.where(where, value, 0.0).double() if isinstance(where, Tensor) else where * value
+
+
+def corrected(move: Move, b: Time) -> Tensor:
     """sigma = b (alpha_s - alpha_t) / alpha_t; at alpha_t = 0 there is nothing to take back."""
-    return b * (move.alpha_s - move.alpha_t) / move.alpha_t if move.alpha_t > 0 else 0.0
+    seen = move.alpha_t > 0
+    return torch.where(seen, b * (move.alpha_s - move.alpha_t) / move.alpha_t.where(seen, 1.0), 0.0)
 
 
 @register("sampler", "forward-backward")

@@ -11,7 +11,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
-from adlm.serve.engine import ServeEngine, as_refusal
+from adlm.serve.engine import ServeEngine, as_refusal, workers_for
 from adlm.serve.guard import as_json
 from adlm.serve.limits import Refusal, ServeLimits
 from adlm.serve.messages import Body, read
@@ -26,7 +26,8 @@ class Desk:
 
     def __init__(self, models: dict[str, Served], limits: ServeLimits):
         self.models, self.limits = models, limits
-        self.engine = ServeEngine(limits)
+        workers = workers_for(served.model for served in models.values())
+        self.engine = ServeEngine(limits, workers)
         self.began = int(time.time())
 
     def served(self, name: str | None) -> Served:

@@ -113,29 +113,40 @@ class WriteWork(Work):
     steps: bool = False  # are steps handed over too?
     about: str = ""  # what a record of them, with anchors, is headed by; none is kept without it
     trace: Trace | None = None
+    ragged: bool = field(init=False)  # may rows beside it have other lengths and holes?
 
     def __post_init__(self) -> None:
+        name, config = self.settings.sampler or "", self.served.model.config
+        self.ragged = name == "causal" or find_way(name, config, self.settings).ragged
         if self.steps:
             self.trace = Trace(self.template[0], self.served.model.vocab, about=self.about)
 
     @property
     def key(self) -> Hashable:
-        """Rows of one model, sampler and place of holes; AR's may differ in length.
+        """Rows of one model and sampler, of similar lengths where the sampler takes them so.
 
-        What a row sees and draws depends on its length and holes: rows that differ there would
-        change each other's text. AR draws one number a position, and sees nothing behind it.
+        Where blocks are written in turn, what a row draws depends on its holes: rows that differ
+        there would change each other's text.
         """
         how = self.settings
         where: Hashable = (self.template == self.served.model.vocab.mask)[0].tobytes()
-        if how.sampler == "causal":
+        if self.ragged:
             where = self.template.shape[1].bit_length()
         options = tuple(sorted(how.policy.items()))
         return self.served.id, how.sampler, how.steps, options, how.draw, how.cache, where
 
+    @property
+    def last(self) -> int:
+        """Its last step; a row beside it may take more."""
+        if self.settings.sampler == "first-hitting":
+            return int((self.template[0] == self.served.model.vocab.mask).sum())
+        asked = None if self.settings.sampler == "causal" else self.settings.steps
+        return asked or self.template.shape[1]
+
     def see(self, number: int, z: Tensor, probability: Tensor) -> None:
         """Note a step of its rows: (n, L) each."""
         length = self.template.shape[1]
-        if self.trace is None or (self.settings.sampler == "causal" and number > length):
+        if self.trace is None or (self.ragged and number > self.last):
             return
         known = [len(row) for row in self.trace.events] or [0] * len(z)
         self.trace.see(number, z[:, :length], probability[:, :length])

@@ -7,13 +7,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 import adlm
+from adlm import registry
 from adlm.api import Model, settings
-from adlm.samplers.generate import samplers_for
+from adlm.data.vocab import byte_vocab
+from adlm.models.build import build_model
+from adlm.samplers import template
+from adlm.samplers.base import find_policy
+from adlm.samplers.generate import find_way, groups, samplers_for, write
+from adlm.samplers.random import RowRandom
 from adlm.train.run import train
 from tests.conftest import make_config, small_corpus
 
+RAGGED = ["ancestral", "first-hitting", "confidence", "anchor-first", "remdm-cap", "remdm-rescale"]
+RAGGED += ["remdm-conf", "remdm-loop", "remdm-switch", "forward-backward", "dfm"]
 PROMPTS = ["the ", "the law of", "a", "the law of ", "peac"]
 
 
@@ -88,3 +97,42 @@ def test_bad_prompts_are_one_sentence_with_file_and_line(
     done = adlm_cli("sample", runs / "ar", "--prompts", path, "--json", tmp_path / "no.jsonl")
     assert (done.returncode, "line 2 has no prompt" in done.stderr) == (2, True)
     assert not (tmp_path / "no.jsonl").exists()
+
+
+def test_samplers_of_masked_diffusion_take_rows_of_any_length_at_once() -> None:
+    found = [name for name in registry.names("sampler") if find_policy(name).ragged]
+    assert sorted(found) == sorted(RAGGED)
+
+
+@pytest.mark.parametrize("sampler", RAGGED)
+@pytest.mark.parametrize("how", [{}, {"steps": 4}, {"cache": "delayed", "anchor_every": 2}])
+@pytest.mark.parametrize("time", [0, 4], ids=["", "conditioned"])
+def test_rows_of_different_lengths_are_one_batch_and_each_as_alone(sampler, how, time) -> None:
+    """In fp64: texts, passes and the probability of every token."""
+    config = make_config("none", "adlm")
+    shape = replace(config.model, anchor_blocks=1, conv=3, qk_norm=True, time=time)
+    config = replace(config, model=shape, process=replace(config.process, conditioned=bool(time)))
+    vocab = byte_vocab()
+    torch.manual_seed(0)
+    network = build_model(config, vocab.size).double().eval()
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    given = [
+        template.after(p, 0, vocab, new=n) for p, n in zip(PROMPTS, (5, 3, 12, 1, 9), strict=True)
+    ]
+    chosen = settings(sampler=sampler, seed=3, **how)
+    policy = find_way(sampler, config, chosen)
+    assert len(groups(given, policy, vocab.mask)) == 1
+
+    def write_rows(rows: list[int]):
+        random = RowRandom.of((3, row) for row in rows)
+        some = [given[row] for row in rows]
+        return write(network, config, vocab, some, random, chosen, policy, "cpu")
+
+    together = write_rows(list(range(5)))
+    for row in range(5):
+        alone, length = write_rows([row]), len(given[row])
+        assert torch.equal(together.z[row, :length], alone.z[0])
+        assert together.nfe[row] == alone.nfe[0]
+        sure = (together.probability[row, :length], alone.probability[0])
+        torch.testing.assert_close(*sure, atol=1e-12, rtol=0)

@@ -27,7 +27,7 @@ def test_completions_are_the_texts_of_the_python_interface(server):
 
 @pytest.mark.parametrize("model", ["ar", "adlm"])
 def test_requests_that_arrive_together_get_what_each_gets_alone(server, model, slowly):
-    prompts = [PROMPT, "the sea of ", "peace and w"] + (["free", "a"] if model == "ar" else [])
+    prompts = [PROMPT, "the sea of ", "peace and w", "free", "a"]
     bodies = [
         {"model": model, "prompt": p, "max_tokens": 10, "seed": s, "n": 2}
         for s, p in enumerate(prompts * 3)
@@ -49,6 +49,52 @@ def test_rows_that_wait_are_written_on_one_canvas(server, monkeypatch):
         list(pool.map(lambda s: server.get("/v1/completions", {**body, "seed": s}), range(16)))
     assert sum(sizes) == 16
     assert max(sizes) > 1
+
+
+@pytest.mark.parametrize("sampler", ["ancestral", "first-hitting", "remdm-cap"])
+def test_prompts_of_different_lengths_are_one_batch_and_traced_as_alone(
+    server, sampler, monkeypatch, slowly
+):
+    from adlm.serve import engine
+
+    bodies = [
+        {"model": "adlm", "text": f"{p}[MASK:9] a [MASK:2]", "seed": s, "sampler": sampler}
+        for s, p in enumerate([PROMPT, "the sea", "peace and ", PROMPT])
+    ]
+    alone = [server.ask("/trace", b) for b in bodies]
+    sizes, whole = [], engine.write_together
+    monkeypatch.setattr(engine, "write_together", lambda w: (sizes.append(len(w)), whole(w)))
+    slowly(0.02)
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda b: server.ask("/trace", b), bodies))
+    assert together == alone
+    assert max(sizes) > 1
+
+
+def test_every_core_takes_its_part_of_what_waits(monkeypatch, slowly):
+    import torch
+
+    from adlm.serve import engine
+
+    sizes, whole = [], engine.write_together
+    monkeypatch.setattr(engine, "write_together", lambda w: (sizes.append(len(w)), whole(w)))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    body = {"prompt": PROMPT, "max_tokens": 6, "steps": 6}
+    with running(served("adlm")) as server:
+        assert server.engine.workers == 2
+        alone = [server.get("/v1/completions", {**body, "seed": s})["choices"] for s in range(12)]
+        sizes.clear()
+        slowly(0.02)
+        with ThreadPoolExecutor(13) as pool:
+            first = pool.submit(server.get, "/v1/completions", {**body, "n": 4})
+            together = list(
+                pool.map(lambda s: server.get("/v1/completions", {**body, "seed": s}), range(12))
+            )
+            first.result()
+        assert [t["choices"] for t in together] == alone
+        assert sum(sizes) == 13
+        assert 1 < max(sizes) <= 8  # half of all 16 texts
+        assert server.idle()
 
 
 @pytest.mark.parametrize("objective", registry.names("objective"))
