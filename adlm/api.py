@@ -18,7 +18,7 @@ from adlm.data.counts import CorpusCounts
 from adlm.data.lengths import Lengths
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError, in_python
-from adlm.models import checkpoint
+from adlm.models import checkpoint, shipped
 from adlm.models.denoiser import Denoiser, States
 from adlm.models.hub import load_model
 from adlm.nn.context import Context
@@ -260,14 +260,17 @@ def texts_of(values: Any, name: str) -> list[str]:
     return listed
 
 
-def load(path: str | Path, device: str = "auto", use: Sequence[str] = ()) -> Model:
+def load(path: str | Path | None = None, device: str = "auto", use: Sequence[str] = ()) -> Model:
     """Load a checkpoint, the newest one of a run, or what the hub has as user/name.
+
+    Without a path, the shipped model that writes best; `mdlm`, `bd3lm` and `ar` name those shipped.
 
     `use` are names of your own code, module:name, that the checkpoint may name; what it names
     beyond that is not imported.
     """
     allow(*([use] if isinstance(use, str) else use))
-    saved = checkpoint.load(fetched(str(path)))
+    given = None if path is None else str(path)
+    saved = checkpoint.load(fetched(shipped.instead(given, shipped.WRITES)))
     where = devices.pick(device)
     network, counts = load_model(saved, where), saved.counts()
     return Model(network, saved.vocab, saved.config, where, saved.lengths(), counts)

@@ -151,10 +151,23 @@ def run(command: Command, words: list[str]) -> int:
         chosen = given.get("RECIPE", "laptop-mdlm")
         config, said = base_config(chosen, given.get("--size"), given.get("--base.name"))
         command = Command(command.name, command.function, config=config)
+    if getattr(command.defaults, "checkpoint_or_run", "") is None and not (
+        given.get("--checkpoint_or_run")
+    ):
+        command, said = without_checkpoint(command)
     if "--help" in given:
         print(command.help(said), end="")
         raise SystemExit(0)
     return command.function(**command.arguments(given)) or 0
+
+
+def without_checkpoint(command: Command) -> tuple[Command, str]:
+    """Return a command with the settings that suit a shipped model, and a sentence on them."""
+    from adlm.models.shipped import NUCLEUS
+    from adlm.samplers.keywords import settings
+
+    made = Command(command.name, command.function, settings=settings(nucleus=NUCLEUS))
+    return made, f"Without a checkpoint the nucleus is {NUCLEUS}, else 1."
 
 
 def base_config(chosen: str, size: str | None = None, base: str | None = None) -> tuple[Any, str]:

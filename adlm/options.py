@@ -124,7 +124,8 @@ class Command:
         self.needed = [o for o in every if o.default is NEEDED]
         own = [key for key, value in vars(self.defaults).items() if not is_dataclass(value)]
         first = every[:1] if own and own[0] != "out" else []
-        self.places = self.needed or first  # where words without an option's name go
+        # where words without an option's name go; the first may be left out
+        self.places = self.needed if first and first[0] in self.needed else [*first, *self.needed]
         self.options = [o for o in every if o not in self.needed]
         self.options += [USE] if set(READERS) & set(vars(self.defaults)) else []
         self.short = short_forms({o.name for o in self.options})
@@ -174,12 +175,14 @@ class Command:
 
     def _placed(self, loose: list[Any]) -> list[tuple[str, object]]:
         """Place the words without an option's name; a list in the last place takes all the rest."""
-        last = len(self.places) - 1
-        if self.places and self.places[last].form is list and loose[last:]:
+        few = len(loose) <= len(self.needed)
+        places = self.needed if self.needed and few else self.places
+        last = len(places) - 1
+        if places and places[last].form is list and loose[last:]:
             loose = [*loose[:last], loose[last:]]
         if loose[last + 1 :]:
             raise UserError(f"'{loose[last + 1]}' is one argument too many")
-        placed = zip(self.places, loose, strict=False)
+        placed = zip(places, loose, strict=False)
         return [(o.name, o.value(words, o.name)) for o, words in placed]
 
     def arguments(self, given: Mapping[str, object]) -> dict[str, Any]:

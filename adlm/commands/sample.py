@@ -14,7 +14,7 @@ from adlm.viz.texts import Outputs
 
 
 def sample(
-    checkpoint_or_run: str,
+    checkpoint_or_run: str | None = None,
     prompt: str = "",
     prompts: str | None = None,
     length: int | None = None,
@@ -25,7 +25,8 @@ def sample(
     """Generate texts.
 
     Args:
-        checkpoint_or_run: A checkpoint, or a run (its newest checkpoint is taken).
+        checkpoint_or_run: A checkpoint, or a run (its newest checkpoint is taken); without it the
+            model that is shipped.
         prompt: What every text begins with.
         prompts: A jsonl or csv file with a `prompt` (or a chat, `messages`) a line: --n texts of
             each, the same as each has alone.

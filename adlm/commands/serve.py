@@ -5,11 +5,12 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from adlm.errors import need
+from adlm.models import shipped
 from adlm.serve.limits import ServeLimits
 
 
 def serve(
-    runs: list[str],
+    runs: list[str] | None = None,
     host: str = "127.0.0.1",
     port: int = 8000,
     device: str = "auto",
@@ -21,7 +22,7 @@ def serve(
 
     Args:
         runs: Checkpoints or runs (their newest checkpoints are taken), shown by their folders'
-            names.
+            names; without any, the models that are shipped.
         host: Where to listen; with any other address than this machine's own loopback a token is
             needed, which is printed once.
         port: The port; 0 takes a free one.
@@ -34,4 +35,5 @@ def serve(
     from adlm.serve.app import serve_models
     from adlm.serve.served import load_all
 
-    serve_models(load_all(runs, device, limits), limits, host, port)
+    models = runs or [shipped.instead(None, name) for name in shipped.names() or [shipped.WRITES]]
+    serve_models(load_all(models, device, limits), limits, host, port)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from adlm import api
 from adlm.config import check
+from adlm.models import shipped
 from adlm.samplers import template
 from adlm.samplers.generate import SamplingSettings
 from adlm.viz.terminal import play
@@ -11,7 +12,7 @@ from adlm.viz.texts import save_trace
 
 
 def watch(
-    checkpoint_or_run: str,
+    checkpoint_or_run: str | None = None,
     text: str | None = None,
     prompt: str = "",
     length: int | None = None,
@@ -25,7 +26,8 @@ def watch(
     Space pauses, the arrow keys go step by step, + and - change the speed, q leaves.
 
     Args:
-        checkpoint_or_run: A checkpoint, or a run (its newest checkpoint is taken).
+        checkpoint_or_run: A checkpoint, or a run (its newest checkpoint is taken); without it the
+            model that is shipped.
         text: A text with holes to fill; without it a text is written after the prompt.
         prompt: What the text begins with.
         length: Tokens of the text, prompt included; the trained length by default.
@@ -35,7 +37,7 @@ def watch(
         trace: Also write a page that replays the run, such as out.html.
     """
     check(settings.n == 1, "--n", settings.n, "1: one text is watched")
-    model = api.load(checkpoint_or_run, settings.device)
+    model = api.load(shipped.instead(checkpoint_or_run, shipped.FILLS), settings.device)
     holes = template.holes(text, model.vocab) if text is not None else None
     given = model.blank(prompt, length, max_new_tokens) if holes is None else holes
     made, seen = model.record(given, settings)

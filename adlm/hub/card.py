@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from adlm.models import checkpoint
 from adlm.models.checkpoint import Checkpoint
 from adlm.registry import lookup
 from adlm.results import read_json
@@ -44,8 +45,7 @@ def about(saved: Checkpoint) -> Section:
     """Say what it is and was trained on."""
     config, data = saved.config, saved.config.data
     size = sum(t.numel() for t in saved.weights().values())
-    if config.model.tied:  # the file has the matrix twice
-        size -= saved.vocab.size * config.model.width
+    size -= len(checkpoint.twins(config.model)) * saved.vocab.size * config.model.width
     rows = [
         ["parameters", f"{size:,}"],
         ["tokens in a row", f"{data.length:,}"],

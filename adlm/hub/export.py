@@ -14,6 +14,8 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+from torch import Tensor
+
 from adlm import __version__, registry
 from adlm.config import Config, to_dict
 from adlm.data.vocab import Vocab
@@ -28,7 +30,7 @@ CODE = ("configuration_adlm.py", "modeling_adlm.py")
 FREE = ("README.md", "generation_config.json", "tokenizer_config.json", *CODE)
 
 
-def export(saved: Checkpoint, folder: Path) -> list[Path]:
+def export(saved: Checkpoint, folder: Path, bits: int = 32) -> list[Path]:
     """Write the folder, whole or not at all; returns its files."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"--to {folder} is there already: name a new or an empty folder")
@@ -41,7 +43,7 @@ def export(saved: Checkpoint, folder: Path) -> list[Path]:
         for name in ("tokenizer.json", "vocab.json", "lengths.json", "source.json"):
             if (saved.path / name).is_file():
                 shutil.copy(saved.path / name, work)
-        checkpoint.write_tensors(work, saved.weights(), saved.counts(), {"format": "pt"})
+        checkpoint.write_tensors(work, stored(saved, bits), saved.counts(), {"format": "pt"})
         for name in CODE:
             shutil.copy(PLAIN / name, work)
         texts = {
@@ -52,6 +54,13 @@ def export(saved: Checkpoint, folder: Path) -> list[Path]:
         for name, text in {**texts, "README.md": card(saved, causal)}.items():
             (work / name).write_text(text, encoding="utf-8")
     return sorted(folder.iterdir())
+
+
+def stored(saved: Checkpoint, bits: int) -> dict[str, Tensor]:
+    """Return the weights as the file has them: a tied matrix once, rounded to bf16 by 16 bits."""
+    twins = checkpoint.twins(saved.config.model)
+    kept = {name: t for name, t in saved.weights().items() if name not in twins}
+    return kept if bits == 32 else {name: t.bfloat16() for name, t in kept.items()}
 
 
 def config(saved: Checkpoint, causal: bool, in_blocks: bool) -> str:

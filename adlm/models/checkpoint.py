@@ -30,7 +30,9 @@ from adlm.data.counts import CorpusCounts
 from adlm.data.lengths import Lengths
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
+from adlm.models import shipped
 from adlm.models.manifest import MANIFEST, Manifest
+from adlm.nn.config import ModelConfig
 from adlm.system import sync
 from adlm.values import read_object, read_plain
 
@@ -62,7 +64,8 @@ class Checkpoint:
 
     def weights(self) -> dict[str, Tensor]:
         """Return the (averaged) weights of the network."""
-        return _without_counts(_tensors(self.path / "model.safetensors"))
+        found = _without_counts(_tensors(self.path / "model.safetensors"))
+        return with_twins(found, self.config.model)
 
     def counts(self) -> CorpusCounts | None:
         """Return how often tokens occur in the training corpus, where the anchor rule reads it."""
@@ -161,6 +164,19 @@ def write_tensors(
     save_file(_plain(weights | beside), work / "model.safetensors", metadata)
 
 
+def twins(model: ModelConfig) -> list[str]:
+    """Name the tensors that are the input embedding's own matrix: a file may have it once."""
+    names = {"head.weight": model.tied, "anchor_head.weight": model.shared and model.anchor_blocks}
+    return [name for name, tied in names.items() if tied]
+
+
+def with_twins(tensors: dict[str, Tensor], model: ModelConfig) -> dict[str, Tensor]:
+    """Return the tensors with all that are the input embedding under their own names."""
+    if "embed.weight" not in tensors:
+        return tensors
+    return {**{name: tensors["embed.weight"] for name in twins(model)}, **tensors}
+
+
 @contextmanager
 def whole(final: Path, unlisted: Collection[str] = ()) -> Iterator[Path]:
     """Make a hidden folder; once filled it gets its manifest and the name `final`.
@@ -199,11 +215,13 @@ def sweep(run: Path) -> None:
 
 
 def find(path: str | Path) -> Path:
-    """Return the checkpoint folder that a path means: itself, or the newest of a run."""
+    """Return the checkpoint folder that a path means: itself, the newest of a run, or a shipped."""
     path = Path(path).expanduser()
     if (path / MANIFEST).is_file():
         return path
     if not path.exists():
+        if here := shipped.named(str(path)):
+            return here
         raise UserError(f"there is no checkpoint or run {path}")
     found = steps(path)
     if not found:

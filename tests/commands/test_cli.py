@@ -218,3 +218,15 @@ def test_options_have_values_short_forms_and_any_order(words):
         "lengths": [1, 2],
         "settings": SamplingSettings(n=2, policy={"eta": 0.5}, draw=Draw(top_k=3, compat=True)),
     }
+
+
+def test_a_checkpoint_may_be_left_out_before_the_text():
+    command = Command("infill", load("infill"))
+    assert command.usage == "adlm infill [CHECKPOINT_OR_RUN] TEXT [--option value ...]"
+    assert command.read(["a [MASK]"]) == {"TEXT": "a [MASK]"}
+    both = {"--checkpoint_or_run": "runs/a", "TEXT": "a [MASK]"}
+    assert command.read(["runs/a", "a [MASK]"]) == both
+    with pytest.raises(UserError, match="text is missing"):
+        command.read([])
+    with pytest.raises(UserError, match="'c' is one argument too many"):
+        command.read(["a", "b", "c"])

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from adlm import registry
 from adlm.config import Config
+from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.models.foreign.source import Source, is_buffer
 
@@ -18,8 +19,6 @@ class Format(ABC):
 
     A file of this folder registers one with `@register("foreign", name)`.
     """
-
-    grows = False  # may rows for tokens be added (the mask) and cut (those that only fill up)?
 
     @abstractmethod
     def recognise(self, source: Source) -> bool:
@@ -32,6 +31,10 @@ class Format(ABC):
     @abstractmethod
     def names(self, source: Source) -> dict[str, str]:
         """Return our name of each tensor -> theirs."""
+
+    def serves(self, rows: int, vocab: Vocab) -> bool:
+        """May a network with so many rows have this vocabulary? Rows are then added or cut."""
+        return rows == vocab.size
 
     def tensors(self, source: Source) -> dict[str, Tensor]:
         """Return the tensors under our names, fp32; raise UserError unless each has one."""

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from adlm.config import Config, DataConfig, ModelConfig
+from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.models.foreign.base import Format
 from adlm.models.foreign.source import Source
@@ -36,8 +37,6 @@ BUFFERS = (".attn.bias", ".attn.masked_bias", "lm_head.weight")  # a mask, and t
 class Gpt2(Format):
     """A causal trunk with biases and learned positions; the head is the embedding."""
 
-    grows = True
-
     def recognise(self, source: Source) -> bool:
         return source.config.get("model_type") == "gpt2"
 
@@ -62,6 +61,9 @@ class Gpt2(Format):
             positions="learned",
         )
         return Config(objective="ar", model=model, data=DataConfig(tokenizer="gpt2", length=length))
+
+    def serves(self, rows: int, vocab: Vocab) -> bool:
+        return True  # the mask is new; some files have rows that only fill up
 
     def names(self, source: Source) -> dict[str, str]:
         found = dict(ENDS)

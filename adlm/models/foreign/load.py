@@ -52,19 +52,19 @@ def load_foreign(
     size = len(tensors["embed.weight"])
     spec, vocab = choose_vocab(source, size, tokenizer, data_dir)
     spec = config.data.tokenizer if isinstance(kind, Own) and not tokenizer else spec
-    if vocab.size < size and kind.grows:
+    if not kind.serves(size, vocab):
+        raise UserError(
+            f"{source.path} has {size} tokens, but its tokenizer ({spec}) has {vocab.size} with "
+            "the mask: name the right one with --tokenizer"
+        )
+    if vocab.size < size:
         tensors = {k: cut(t, size, vocab.size) for k, t in tensors.items()}
         size = vocab.size
     config = replace(config, data=replace(config.data, tokenizer=spec))
     model = build_model(config, size)
     hub.fill(model, tensors, source.file, kind.names(source))
-    if vocab.size > size and kind.grows:
+    if vocab.size > size:
         model = widen(model, config, vocab.size)
-    elif vocab.size != size:
-        raise UserError(
-            f"{source.path} has {size} tokens, but its tokenizer ({spec}) {vocab.size}: name the "
-            "right one with --tokenizer"
-        )
     weights = ("raw" if raw else "averaged") if source.training else "as published"
     shown = Path(name).name if Path(name).expanduser().exists() else name
     origin = {"source": shown, "format": type(kind).__name__.lower(), "weights": weights}

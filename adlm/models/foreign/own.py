@@ -30,7 +30,5 @@ class Own(Format):
     def tensors(self, source: Source) -> dict[str, Tensor]:
         model = self.config(source).model
         found = {k: t for k, t in source.tensors.items() if not k.startswith(checkpoint.COUNTS)}
-        twins = {"head.weight": model.tied, "anchor_head.weight": model.shared}
-        for name in (n for n, tied in twins.items() if tied):
-            found.setdefault(name, take(source, "embed.weight"))
-        return found
+        take(source, "embed.weight")
+        return checkpoint.with_twins(found, model)

@@ -16,7 +16,6 @@ from adlm.models import hub
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
 from adlm.models.foreign.base import find_format
-from adlm.models.foreign.sedd import Sedd
 from adlm.models.foreign.source import Source, open_source
 from adlm.nn.transformer import Trunk
 from tests.conftest import SHARED
@@ -43,16 +42,6 @@ def given(path: str, raw: bool = False, exact: bool = True) -> Given:
     if exact:
         turn(model.double(), source)
     return Given(config, model.eval())
-
-
-def uniform_sedd() -> Denoiser:
-    """SEDD's uniform graph: its network alone, as there is no objective for it."""
-    source = open_source(str(GOLDEN / "sedd-uniform"))
-    kind = Sedd()
-    model = bare(kind.model(source), 99, 20)
-    hub.fill(model, kind.tensors(source), source.file)
-    turn(model.double(), source)
-    return model.eval()
 
 
 def bare(shape: ModelConfig, size: int, length: int) -> Denoiser:

@@ -47,7 +47,20 @@ def test_what_is_imported_is_a_model_like_any_other(folder, tmp_path, capsys):
     assert main(["infill", str(out), "w1 [MASK] w2", "--steps", "2"]) == 0
 
 
-SPECIAL = {"bd3lm": (100, 98), "sedd": (100, 98), "gidd": (64, 62)}  # tokens, EOS; the mask is last
+# tokens with the mask, which is last, and EOS
+SPECIAL = {"bd3lm": (100, 98), "sedd": (100, 98), "sedd-uniform": (100, 98), "gidd": (64, 62)}
+
+
+def test_a_uniform_graph_has_as_many_tokens_as_its_tokenizer(tmp_path, capsys):
+    home = folder_of("sedd-uniform", tmp_path)
+    ids = {f"w{i}": i for i in range(97)} | {"<|endoftext|>": 97}
+    Tokenizer(models.WordLevel(ids, unk_token="w0")).save(str(home / "tokenizer.json"))
+    assert importing(home, tmp_path / "out") == 2
+    assert "has 99 tokens, but its tokenizer (tokenizer.json) has 99 with the mask" in capsys.readouterr().err
+    change_config(home, noise={"type": "loglinear"})
+    assert importing(home, tmp_path / "out") == 2
+    assert "SEDD with the graph uniform and loglinear noise" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("name", SPECIAL)
@@ -57,7 +70,7 @@ def test_every_published_objective_scores_and_writes(name, tmp_path):
     Tokenizer(models.WordLevel(ids, unk_token="w0")).save(str(home / "tokenizer.json"))
     assert importing(home, tmp_path / "out") == 0
     model = adlm.load(tmp_path / "out")
-    assert model.config.objective == name
+    assert model.config.objective == name.removesuffix("-uniform")
     nats = model.nll(["w1 w2 w3"], draws=2)[0]
     assert 0 < nats < 1000
     assert model.generate(n=1, steps=4, seed=1)

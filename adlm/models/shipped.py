@@ -1,0 +1,42 @@
+"""The small models that come with the package: used where no checkpoint is named.
+
+They lie in `adlm/pretrained/`, as `adlm export --bits 16` wrote them; `make pretrained` makes them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from adlm.errors import UserError
+from adlm.models.manifest import MANIFEST
+from adlm.progress import console
+
+HOME = Path(__file__).parents[1] / "pretrained"
+WRITES, FILLS = "bd3lm", "mdlm"  # the one that writes best, and the one that sees both sides
+NUCLEUS = 0.9  # of a text where neither checkpoint nor nucleus is named: small models wander
+
+
+def names() -> list[str]:
+    """List the shipped models."""
+    return sorted(path.parent.name for path in HOME.glob(f"*/{MANIFEST}"))
+
+
+def named(name: str) -> Path | None:
+    """Return the folder of a shipped model, or None where there is none of that name.
+
+    Example:
+        >>> named("no such model") is None
+        True
+    """
+    return HOME / name if name in names() else None
+
+
+def instead(checkpoint: str | None, usual: str) -> str:
+    """Return the checkpoint that a user named, or the folder of a shipped model, and say so."""
+    if checkpoint is not None:
+        return checkpoint
+    found = named(usual)
+    if found is None:
+        raise UserError("name a checkpoint or run: this copy of adlm came without its small models")
+    console.print(f"no checkpoint is named: this is '{usual}', a small model shipped with adlm")
+    return str(found)

