@@ -9,16 +9,22 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar, Literal
 
+import numpy as np
+
 from adlm.config import Config, check, to_dict
+from adlm.data.corpus import open_rows
 from adlm.errors import UserError
 from adlm.eval.base import Computing
 from adlm.eval.generation_cost import CaseCost, EfficiencyCase, in_process, is_causal
 from adlm.eval.judge import SMALL, Judge
-from adlm.eval.texts import describe
+from adlm.eval.mauve import FEWEST, mauve
+from adlm.eval.texts import describe, references
 from adlm.models import checkpoint
+from adlm.models.checkpoint import Checkpoint
 from adlm.progress import console
 from adlm.registry import register
 from adlm.results import Result
@@ -28,6 +34,7 @@ from adlm.viz.plots import Line, curves, png
 from adlm.viz.table import markdown_table, mib, number
 
 AXES = ("tokens a second", "generative PPL")
+SEEDS = 2  # of MAUVE's k-means
 SURE = ("confidence", "anchor-first")  # samplers with a threshold
 
 
@@ -134,7 +141,8 @@ class EfficiencyResult(Result):
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return the cases, a row each."""
         header = ["model", "steps", "L x batch", "ms a text", "passes", "GFLOP", "MiB"]
-        header += ["gen. PPL", "entropy", "exact"]
+        far = any(c.mauve is not None for c in self.cases)
+        header += ["gen. PPL", "entropy", *["MAUVE"] * far, "exact"]
         rows = [
             [
                 f"{c.objective}, {c.sampler}{c.way}",
@@ -146,6 +154,7 @@ class EfficiencyResult(Result):
                 mib(c.peak_memory_mib),
                 number(c.generative_ppl),
                 number(c.entropy),
+                *[number(c.mauve)] * far,
                 "yes" if c.exact else "",
             ]
             for c in self.cases
@@ -188,17 +197,34 @@ def measure(
         configs={run: to_dict(s.config) for run, s in saved.items()},
         judge=judge.about if judge else None,
     ).stamped(device, precision)
+    clouds: dict[str, np.ndarray | None] = {}  # run -> what the judge sees in real texts
     for number_, case in enumerate(grid, 1):
         found, written = in_process(case, settings.threads)
-        found = replace(
-            found,
-            entropy=describe(written).entropy.mean,
-            generative_ppl=judge.score(written.texts).ppl if judge else None,
-        )
+        found = replace(found, entropy=describe(written).entropy.mean)
+        if judge:
+            run, scored = case.checkpoint, judge.score(written.texts)
+            if run not in clouds:
+                clouds[run] = cloud_of(judge, saved[run], case)
+            cloud = clouds[run]
+            near = None if cloud is None else mauve(scored.hidden, cloud, SEEDS).mean
+            found = replace(found, generative_ppl=scored.ppl, mauve=near)
         result = replace(result, cases=[*result.cases, found])
         console.print(f"{number_} of {len(grid)}: {found}")
         keep(result)
     return result
+
+
+def cloud_of(judge: Judge, saved: Checkpoint, case: EfficiencyCase) -> np.ndarray | None:
+    """(texts, D) what the judge sees in as many real texts of the test split; None: too few."""
+    data = saved.config.data
+    least = data.length if data.packing == "wrap" else 2
+    if case.texts < FEWEST or not find_spec("mauve"):
+        return None
+    try:
+        rows = open_rows(data, "test", saved.vocab)
+        return judge.features(references(rows, saved.vocab, case.texts, least, case.seed).texts)
+    except UserError:  # no such split, or not as many texts
+        return None
 
 
 def frontier(points: Sequence[tuple[float, float]]) -> list[int]:
