@@ -21,7 +21,7 @@ from adlm.errors import UserError
 from adlm.eval.base import Computing
 from adlm.eval.generation_cost import CaseCost, EfficiencyCase, in_process, is_causal
 from adlm.eval.judge import SMALL, Judge
-from adlm.eval.mauve import FEWEST, mauve
+from adlm.eval.mauve import ENOUGH, FEWEST, mauve
 from adlm.eval.texts import describe, references
 from adlm.models import checkpoint
 from adlm.models.checkpoint import Checkpoint
@@ -136,16 +136,21 @@ class EfficiencyResult(Result):
         if all(c.generative_ppl is not None for c in self.cases):
             picture = png({"quality against cost": self.lines(Path)}, *AXES, True, True)
             plots = [("lower and further right is better; exact settings have a ring", picture)]
-        return Section("What generation costs", *self.table(), plots=plots)
+        few = min((c.texts for c in self.cases if c.mauve is not None), default=ENOUGH)
+        note = f"MAUVE of {few} texts a case is coarse: its authors ask for {ENOUGH}."
+        notes = [note] if few < ENOUGH else []
+        return Section("What generation costs", *self.table(), notes, plots=plots)
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return the cases, a row each."""
         header = ["model", "steps", "L x batch", "ms a text", "passes", "GFLOP", "MiB"]
         far = any(c.mauve is not None for c in self.cases)
         header += ["gen. PPL", "entropy", *["MAUVE"] * far, "exact"]
+        kinds = {c.checkpoint: c.objective for c in self.cases}
+        alone = len(set(kinds.values())) == len(kinds)  # does an objective name the checkpoint?
         rows = [
             [
-                f"{c.objective}, {c.sampler}{c.way}",
+                f"{c.objective if alone else Path(c.checkpoint).name}, {c.sampler}{c.way}",
                 "" if c.steps is None else str(c.steps),
                 f"{c.length} x {c.batch}",
                 f"{1000 * c.seconds_per_text:.1f}",

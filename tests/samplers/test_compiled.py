@@ -30,9 +30,7 @@ def written(compiled: str, kind: str, anchors: int) -> tuple[Canvas, int]:
 
 
 @pytest.mark.parametrize("anchors", [0, 1], ids=["plain", "anchored"])
-@pytest.mark.parametrize(
-    "backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 def test_a_compiled_pass_has_one_shape_and_writes_what_the_plain_one_writes(backend, anchors):
     torch._dynamo.reset()
     eager, _ = written("", "none", anchors)
