@@ -12,17 +12,20 @@ and the time is multiplied by 16: whether a row is passed depends on this step's
 this measures the whole run. `--every 1` runs all steps one after the other. AR runs in full.
 
 What keeps something between steps (BD3-LM's exact cache, the dual cache, anchors every 4 steps) is
-run step after step; `--steps N` times the first N of a run only, multiplies, and says so. Random
-weights are never sure, so four tokens a pass stand for a threshold: that is assumed.
+run step after step, in full but for ADLM: of its steps, which all cost the same, the first 32 are
+timed (`--steps`), and the note says so. Random weights are never sure, so four tokens a pass stand
+for a threshold: that is assumed. As in `adlm sample`, weights are rounded to bf16 once a run.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -48,6 +51,18 @@ V, LENGTH, STEPS, BATCH, WIDTH, BLOCK = 50258, 256, 256, 8, 768, 16
 MASK = V - 1
 DUAL = CacheSettings("dual", every=10**6)  # renewed when a block begins
 SAMPLERS = ("ancestral", "first-hitting", "remdm-loop", "remdm-cap", "confidence")
+
+
+def rounded_once(case: Callable[..., dict]) -> Callable[..., dict]:
+    """Have a case round the weights once, as `adlm sample` does."""
+
+    @functools.wraps(case)
+    def wrapped(*given: Any, **how: Any) -> dict:
+        precision = next(g for g in given if isinstance(g, str) and g in ("fp32", "bf16"))
+        with devices.autocast(precision, "cpu"):
+            return case(*given, **how)
+
+    return wrapped
 
 
 def model_of(objective: str) -> Denoiser:
@@ -86,6 +101,7 @@ def literal_step(
     return torch.where(write, drawn, torch.where(back, MASK, z))
 
 
+@rounded_once
 def literal(model: Denoiser, policy: Policy, precision: str, timed: int) -> dict:
     """Seconds of all T steps, each of which costs the same, from a few that are spread evenly."""
     times = list(policy.times(empty(model, precision), STEPS))
@@ -124,6 +140,7 @@ def row(seconds: float, nfe: float, note: str = "") -> dict:
     }
 
 
+@rounded_once
 def ours(model: Denoiser, name: str, precision: str, every: int) -> dict:
     if name == "causal":
         canvas = empty(model, precision)
@@ -150,8 +167,9 @@ def ours(model: Denoiser, name: str, precision: str, every: int) -> dict:
     return row(seconds * every, nfe * every, f"every {every}th step timed")
 
 
+@rounded_once
 def in_turn(
-    model: Denoiser, policy: Policy, steps: int, precision: str, most: int, **how: object
+    model: Denoiser, policy: Policy, steps: int, precision: str, most: int = 0, **how: object
 ) -> dict:
     """Time a run step after step: all of its steps, or the first `most` of them."""
     canvas = empty(model, precision, **how)
@@ -178,11 +196,11 @@ def fast(precision: str, most: int, tell: Callable[[str, dict], None]) -> None:
     few, surest = LENGTH // 4, make_policy("confidence", schedule)
     one = make_policy("first-hitting", schedule)
     model = model_of("bd3lm")
-    tell("BD3-LM, 4 a pass", in_turn(model, surest, few, precision, most))
-    tell("BD3-LM, 1 a pass", in_turn(model, one, LENGTH, precision, most))
+    tell("BD3-LM, 4 a pass", in_turn(model, surest, few, precision))
+    tell("BD3-LM, 1 a pass", in_turn(model, one, LENGTH, precision))
     model = model_of("mdlm")
     dual = InBlocks(schedule, surest, 32)
-    tell("dual cache, 4 a pass", in_turn(model, dual, few, precision, most, cache=DUAL))
+    tell("dual cache, 4 a pass", in_turn(model, dual, few, precision, cache=DUAL))
     model = model_of("adlm")
     for k in (1, 4):
         made = in_turn(model, one, LENGTH, precision, most, anchor_every=k)
@@ -216,7 +234,7 @@ def main() -> None:
     parser.add_argument("--timed", type=int, default=4, help="steps of the literal loop to time")
     parser.add_argument("--out", default="results/bench-sampling.json")
     parser.add_argument("--every", type=int, default=16, help="which steps of the others to time")
-    parser.add_argument("--steps", type=int, default=0, help="time so many steps of a run; 0 = all")
+    parser.add_argument("--steps", type=int, default=32, help="steps of ADLM to time; 0 = all")
     parser.add_argument("--tiny", action="store_true", help="a tiny network, to try the script")
     given = parser.parse_args()
     if given.tiny:

@@ -113,12 +113,13 @@ def end(port: int, server: subprocess.Popen[str], clients: int) -> tuple[float, 
     found = collections.Counter[str]()
 
     def client(seed: int) -> None:
-        found[str(Client(port).ask(json.dumps({**BODY, "seed": seed}).encode())[0])] += 1
+        body = json.dumps({**BODY, "seed": seed, "n": 2}).encode()
+        found[str(Client(port).ask(body)[0])] += 1
 
     asked = [threading.Thread(target=client, args=(seed,)) for seed in range(clients)]
     for thread in asked:
         thread.start()
-    time.sleep(0.5)
+    time.sleep(1.0)
     began = time.monotonic()
     server.terminate()
     server.wait(30)

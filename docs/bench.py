@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from adlm.results import Result
@@ -122,6 +122,7 @@ class SamplingCase:
     nfe: float
     ms_per_pass: float
     note: str
+    positions: float | None = None  # of all passes of a row, where something is kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +132,7 @@ class SamplingBench(Result):
     command: ClassVar[str] = "bench-sampling"
     cases: dict[str, SamplingCase]
     times_as_fast_as_literal: dict[str, float]
+    tokens_per_s_ratios: dict[str, float] = field(default_factory=dict)
 
     def section(self, name: str) -> Section:
         rows = [
@@ -151,7 +153,11 @@ class SamplingBench(Result):
             "against the published loop written plainly."
         )
         header = ["sampler", "seconds", "tokens/s", "passes a row", "ms a pass", ""]
-        return Section("Sampling", header, rows, [f"As fast as literal: {said}.", note])
+        notes = [f"As fast as literal: {said}.", note]
+        against = [f"{pair} {ratio:.2f}" for pair, ratio in self.tokens_per_s_ratios.items()]
+        if against:
+            notes.insert(1, f"Tokens a second, one over the other: {'; '.join(against)}.")
+        return Section("Sampling", header, rows, notes)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -92,6 +92,8 @@ def page() -> str:
         parts += shown(tuned.section("finetune"), tuned)
     for path in sorted(RESULTS.glob("eval-*.json")):
         parts += shown(of_file(path), Result.from_json(read_json(path), path))
+        if path.with_suffix(".png").is_file():
+            parts.append(f"![{path.stem}](../results/{path.stem}.png)")
     return "\n\n".join(parts) + "\n"
 
 

@@ -127,6 +127,14 @@ def test_memory_is_in_mib_whatever_the_system_counts_in(monkeypatch):
     assert counted == pytest.approx(found / 1024, rel=0.1)
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="needs /proc")
+def test_memory_is_that_of_a_program_and_not_of_who_started_it():
+    mine = bytearray(b"x") * (300 << 20)  # 300 MiB more in this process
+    asked = "from adlm.system import peak_memory_mib; print(peak_memory_mib())"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 200 < len(mine) / 2**20
+
+
 def texts_without_encoding(source: str) -> list[int]:
     """The lines that read or write text in whatever encoding the system has."""
     found = []

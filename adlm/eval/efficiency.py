@@ -9,25 +9,33 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar, Literal
 
+import numpy as np
+
 from adlm.config import Config, check, to_dict
+from adlm.data.corpus import open_rows
 from adlm.errors import UserError
 from adlm.eval.base import Computing
 from adlm.eval.generation_cost import CaseCost, EfficiencyCase, in_process, is_causal
 from adlm.eval.judge import SMALL, Judge
-from adlm.eval.texts import describe
+from adlm.eval.mauve import ENOUGH, FEWEST, mauve
+from adlm.eval.texts import describe, references
 from adlm.models import checkpoint
+from adlm.models.checkpoint import Checkpoint
 from adlm.progress import console
 from adlm.registry import register
 from adlm.results import Result
-from adlm.samplers.generate import in_blocks
+from adlm.samplers.generate import in_blocks, serves
 from adlm.viz.page import Section
 from adlm.viz.plots import Line, curves, png
 from adlm.viz.table import markdown_table, mib, number
 
-AXES = ("seconds a text", "generative PPL")
+AXES = ("tokens a second", "generative PPL")
+SEEDS = 2  # of MAUVE's k-means
+SURE = ("confidence", "anchor-first")  # samplers with a threshold
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,7 @@ class EfficiencySettings(Computing):
 
     Attributes:
         sampler: Sampler of the diffusion models.
+        samplers: Several of them, as a list; a model is written by those that it has.
         steps: Denoising steps of the grid, as a list; '[8, 32, 128]' by default.
         lengths: Tokens of a text, as a list; the trained length by default.
         batches: Texts at once, as a list; '[1, 8]' by default.
@@ -51,6 +60,7 @@ class EfficiencySettings(Computing):
     """
 
     sampler: str = "ancestral"
+    samplers: list[str] | None = None
     steps: list[int] | None = None
     lengths: list[int] | None = None
     batches: list[int] | None = None
@@ -73,7 +83,7 @@ class EfficiencySettings(Computing):
             good = values is None or (bool(values) and min(values) >= 1)
             check(good, name, values, "a list of numbers from 1 on")
         check(self.cache_every >= 1, "--cache_every", self.cache_every, "at least 1")
-        if self.thresholds and self.sampler not in ("confidence", "anchor-first"):
+        if self.thresholds and not set(self.samplers or [self.sampler]) & set(SURE):
             raise UserError("--thresholds is for --sampler confidence and anchor-first")
         check(self.texts >= 2, "--texts", self.texts, "at least 2")
         super().__post_init__()
@@ -84,19 +94,26 @@ class EfficiencySettings(Computing):
         out = []
         for run, config in zip(runs, configs, strict=True):
             causal = is_causal(config)
-            sampler = None if causal else self.sampler
             for length in self.lengths or [config.data.length]:
                 for batch in self.batches or [1, 8]:
                     for steps in [None] if causal else self.steps or [8, 32, 128]:
-                        at = (run, sampler, steps, length, batch)
-                        out += [EfficiencyCase(*at, *same, *way) for way in self.ways(config)]
+                        for sampler in [None] if causal else self.known(config):
+                            at = (run, sampler, steps, length, batch)
+                            ways = self.ways(config, sampler)
+                            out += [EfficiencyCase(*at, *same, *way) for way in ways]
         return out
 
-    def ways(self, config: Config) -> Iterator[tuple[str, int, float, int]]:
+    def known(self, config: Config) -> list[str]:
+        """The samplers that a checkpoint has; the one of --sampler in any case."""
+        if self.samplers is None:
+            return [self.sampler]
+        return [name for name in self.samplers if serves(name, config)]
+
+    def ways(self, config: Config, sampler: str | None) -> Iterator[tuple[str, int, float, int]]:
         """Yield (cache, every, threshold, K) of what a checkpoint has a choice of."""
         causal, whole = is_causal(config), not in_blocks(config)
         caches = self.caches if self.caches and whole and not causal else ["none"]
-        thresholds = [0.0] if causal else self.thresholds or [0.0]
+        thresholds = self.thresholds or [0.0] if sampler in SURE else [0.0]
         anchored = config.model.anchor_blocks and not causal
         for cache, threshold in itertools.product(caches, thresholds):
             for every in (self.anchor_everys if anchored else None) or [1]:
@@ -118,16 +135,22 @@ class EfficiencyResult(Result):
         plots = []
         if all(c.generative_ppl is not None for c in self.cases):
             picture = png({"quality against cost": self.lines(Path)}, *AXES, True, True)
-            plots = [("lower and further left is better", picture)]
-        return Section("What generation costs", *self.table(), plots=plots)
+            plots = [("lower and further right is better; exact settings have a ring", picture)]
+        few = min((c.texts for c in self.cases if c.mauve is not None), default=ENOUGH)
+        note = f"MAUVE of {few} texts a case is coarse: its authors ask for {ENOUGH}."
+        notes = [note] if few < ENOUGH else []
+        return Section("What generation costs", *self.table(), notes, plots=plots)
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return the cases, a row each."""
         header = ["model", "steps", "L x batch", "ms a text", "passes", "GFLOP", "MiB"]
-        header += ["gen. PPL", "entropy", "exact"]
+        far = any(c.mauve is not None for c in self.cases)
+        header += ["gen. PPL", "entropy", *["MAUVE"] * far, "exact"]
+        kinds = {c.checkpoint: c.objective for c in self.cases}
+        alone = len(set(kinds.values())) == len(kinds)  # does an objective name the checkpoint?
         rows = [
             [
-                f"{c.objective}, {c.sampler}{c.way}",
+                f"{c.objective if alone else Path(c.checkpoint).name}, {c.sampler}{c.way}",
                 "" if c.steps is None else str(c.steps),
                 f"{c.length} x {c.batch}",
                 f"{1000 * c.seconds_per_text:.1f}",
@@ -136,6 +159,7 @@ class EfficiencyResult(Result):
                 mib(c.peak_memory_mib),
                 number(c.generative_ppl),
                 number(c.entropy),
+                *[number(c.mauve)] * far,
                 "yes" if c.exact else "",
             ]
             for c in self.cases
@@ -146,20 +170,19 @@ class EfficiencyResult(Result):
         return markdown_table(*self.table())
 
     def lines(self, short: Callable[[str], Path] | None = None) -> list[Line]:
-        """Generative perplexity against seconds a text, one line a checkpoint."""
+        """Generative perplexity against tokens a second, the points of each checkpoint."""
         lines = []
         for run in self.checkpoints:
             mine = [c for c in self.cases if c.checkpoint == run]
-            mine.sort(key=lambda c: c.seconds_per_text)
-            x, y = ([c.seconds_per_text for c in mine], [c.generative_ppl or 0.0 for c in mine])
+            x, y = ([c.tokens_per_s for c in mine], [c.generative_ppl or 0.0 for c in mine])
             label = short(run).name if short else f"{mine[0].objective}: {run}"
-            lines.append(Line(label, x, y))
+            lines.append(Line(label, x, y, ringed=[c.exact for c in mine]))
         return lines
 
     def draw(self, path: Path) -> None:
         """Draw quality against cost, with the frontier."""
-        points = [(c.seconds_per_text, c.generative_ppl or 0.0) for c in self.cases]
-        x, y = zip(*(points[i] for i in frontier(points)), strict=True)
+        points = [(1 / c.tokens_per_s, c.generative_ppl or 0.0) for c in self.cases]
+        x, y = zip(*((1 / points[i][0], points[i][1]) for i in frontier(points)), strict=True)
         lines = [*self.lines(), Line("Pareto", x, y, dashed=True)]
         curves(path, {"quality against cost": lines}, *AXES, log_x=True, log_y=True)
 
@@ -179,17 +202,34 @@ def measure(
         configs={run: to_dict(s.config) for run, s in saved.items()},
         judge=judge.about if judge else None,
     ).stamped(device, precision)
+    clouds: dict[str, np.ndarray | None] = {}  # run -> what the judge sees in real texts
     for number_, case in enumerate(grid, 1):
         found, written = in_process(case, settings.threads)
-        found = replace(
-            found,
-            entropy=describe(written).entropy.mean,
-            generative_ppl=judge.score(written.texts).ppl if judge else None,
-        )
+        found = replace(found, entropy=describe(written).entropy.mean)
+        if judge:
+            run, scored = case.checkpoint, judge.score(written.texts)
+            if run not in clouds:
+                clouds[run] = cloud_of(judge, saved[run], case)
+            cloud = clouds[run]
+            near = None if cloud is None else mauve(scored.hidden, cloud, SEEDS).mean
+            found = replace(found, generative_ppl=scored.ppl, mauve=near)
         result = replace(result, cases=[*result.cases, found])
         console.print(f"{number_} of {len(grid)}: {found}")
         keep(result)
     return result
+
+
+def cloud_of(judge: Judge, saved: Checkpoint, case: EfficiencyCase) -> np.ndarray | None:
+    """(texts, D) what the judge sees in as many real texts of the test split; None: too few."""
+    data = saved.config.data
+    least = data.length if data.packing == "wrap" else 2
+    if case.texts < FEWEST or not find_spec("mauve"):
+        return None
+    try:
+        rows = open_rows(data, "test", saved.vocab)
+        return judge.features(references(rows, saved.vocab, case.texts, least, case.seed).texts)
+    except UserError:  # no such split, or not as many texts
+        return None
 
 
 def frontier(points: Sequence[tuple[float, float]]) -> list[int]:

@@ -74,6 +74,7 @@ class CaseCost(EfficiencyCase):
     peak_memory_mib: float | None
     entropy: float | None = None
     generative_ppl: float | None = None
+    mauve: float | None = None  # against as many real texts; few texts make it high
 
     def __str__(self) -> str:
         steps = "" if self.steps is None else f", {self.steps} steps"

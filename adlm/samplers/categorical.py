@@ -63,10 +63,29 @@ class Draw:
             >>> Draw()(logits, torch.tensor([0.75], dtype=torch.float64), forbid=2)[0]
             tensor([1])
         """
+        if self == Draw():
+            return drawn(logits, u, forbid)
         own = Draw().probabilities(logits, forbid)
-        p = own if self == Draw() else self.probabilities(logits, forbid)
-        token = inverse(p, u)
+        token = inverse(self.probabilities(logits, forbid), u)
         return token, own.gather(1, token[:, None]).squeeze(1)
+
+
+def drawn(logits: Tensor, u: Tensor, forbid: int) -> tuple[Tensor, Tensor]:
+    """Draw from the model itself as `Draw()` does, with half of the passes over (N, V) numbers.
+
+    Example:
+        >>> logits = torch.tensor([[0.0, 0.0, 5.0]])
+        >>> drawn(logits, torch.tensor([0.25], dtype=torch.float64), forbid=2)
+        (tensor([0]), tensor([0.5000], dtype=torch.float64))
+    """
+    weight = logits.to(torch.float64, copy=True)
+    weight[:, forbid] = -torch.inf
+    weight = weight.sub_(weight.amax(dim=1, keepdim=True)).exp_()
+    edges = weight.cumsum(dim=1)
+    total = edges[:, -1:]
+    token = torch.searchsorted(edges, u[:, None] * total, right=True)
+    token = token.clamp(max=weight.shape[1] - 1)
+    return token.squeeze(1), (weight.gather(1, token) / total).squeeze(1)
 
 
 def inverse(p: Tensor, u: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import Literal
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ from adlm.samplers.cache import CacheSettings
 from adlm.samplers.canvas import Canvas
 from adlm.samplers.categorical import Draw
 from adlm.samplers.causal import run_causal
+from adlm.samplers.goals import toward
 from adlm.samplers.random import RowRandom
 from adlm.values import check_sizes
 
@@ -37,6 +39,8 @@ class SamplingSettings:
 
     Attributes:
         n: How many.
+        goal: What the texts are for: exact (the model's own distribution), best (texts that read
+            best) or fast; the last two choose sampler, cache and anchor_every.
         sampler: causal for AR and A2R; for masked diffusion ancestral (the default),
             first-hitting (that of block diffusion, inside its blocks), remdm-cap, remdm-rescale,
             remdm-conf, remdm-loop, remdm-switch, forward-backward, dfm, confidence, blocks, and
@@ -56,6 +60,7 @@ class SamplingSettings:
     """
 
     n: int = 1
+    goal: Literal["exact", "best", "fast"] = "exact"
     sampler: str | None = None
     steps: int | None = None
     policy: dict[str, bool | int | float | str] = field(default_factory=dict)
@@ -148,6 +153,7 @@ def generate(
     Text i of a template is the same whatever n is, and whatever templates are beside it.
     """
     many = [templates] if isinstance(templates, np.ndarray) else list(templates)
+    settings = toward(settings, config, samplers_for(config), not in_blocks(config))
     sampler = chosen(config, settings, max(len(one) for one in many))
     policy = None if sampler == "causal" else find_way(sampler, config, settings)
     began, n = time.monotonic(), settings.n

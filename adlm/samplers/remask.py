@@ -168,11 +168,11 @@ class Loop(Remasking):
         return self.alpha(t), self.alpha(s)
 
     def alpha(self, t: Time) -> Time:
+        on, first = self.alpha_on, (1 - t) * self.alpha_on / (1 - self.t_on)
+        last = 1 - t * (1 - on) / self.t_off
         if isinstance(t, Tensor):
-            return t.clone().apply_(self.alpha)  # (B, 1)
-        if t > self.t_on:
-            return (1 - t) * self.alpha_on / (1 - self.t_on)
-        return self.alpha_on if t > self.t_off else 1 - t * (1 - self.alpha_on) / self.t_off
+            return torch.where(t > self.t_on, first, torch.where(t > self.t_off, on, last))
+        return first if t > self.t_on else on if t > self.t_off else last
 
     def sigma(self, move: Move) -> float | Tensor:
         return only((move.t <= self.t_on) & (move.s >= self.t_off), self.eta)
@@ -180,7 +180,7 @@ class Loop(Remasking):
 
 def only(where: bool | Tensor, value: float) -> float | Tensor:
     """Return the value where it holds, else 0; in fp64 if rows differ."""
-    return torch.where(where, value, 0.0).double() if isinstance(where, Tensor) else where * value
+    return (where.double() if isinstance(where, Tensor) else where) * value
 
 
 def corrected(move: Move, b: Time) -> Tensor:

@@ -17,7 +17,7 @@ LARGE = 100_000  # numbers from here on are written in thousands and millions
 
 @dataclass(frozen=True)
 class Line:
-    """One curve; `low` and `high` draw a band."""
+    """One curve; `low` and `high` draw a band. With `ringed` it is points, some with a ring."""
 
     label: str
     x: Sequence[float]
@@ -25,6 +25,7 @@ class Line:
     low: Sequence[float] | None = None
     high: Sequence[float] | None = None
     dashed: bool = False
+    ringed: Sequence[bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,17 @@ def curves(
         for number, line in enumerate(lines):
             # there are ten colours: the eleventh line has the first one's, in another style
             style = "--" if line.dashed else ("-", "-.", ":")[number // 10 % 3]
+            style = style if line.ringed is None else "."
             (drawn,) = axis.plot(line.x, line.y, style, label=line.label, linewidth=1.6)
+            rings = [p for p in zip(line.x, line.y, line.ringed or (), strict=False) if p[2]]
+            axis.plot(
+                [x for x, _, _ in rings],
+                [y for _, y, _ in rings],
+                "o",
+                markersize=10,
+                markerfacecolor="none",
+                markeredgecolor=drawn.get_color(),
+            )
             if line.low is not None and line.high is not None:
                 axis.fill_between(line.x, line.low, line.high, alpha=0.18, color=drawn.get_color())
         axis.set_title(title, fontsize=11)

@@ -53,6 +53,23 @@ def test_caches_thresholds_and_resting_anchors_are_dimensions_where_a_model_has_
     assert [c.exact for c in plain.cases(["a"], [recipe("laptop-mdlm")])] == [True, False]
 
 
+def test_several_samplers_are_a_dimension_and_only_the_sure_ones_have_thresholds():
+    settings = EfficiencySettings(
+        samplers=["ancestral", "confidence", "anchor-first"],
+        thresholds=[0.0, 0.9],
+        steps=[4],
+        batches=[1],
+        texts=2,
+    )
+    found = [settings.cases(["a"], [recipe(f"laptop-{m}")]) for m in ("ar", "mdlm", "adlm")]
+    assert [len(cases) for cases in found] == [1, 3, 5]
+    assert [(c.sampler, c.threshold) for c in found[1]] == [
+        ("ancestral", 0.0),
+        ("confidence", 0.0),
+        ("confidence", 0.9),
+    ]
+
+
 def test_flops_of_a_text():
     ar, mdlm = recipe("laptop-ar"), recipe("laptop-mdlm")
     head = 2 * 128 * 2048 * 64

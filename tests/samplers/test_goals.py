@@ -1,0 +1,45 @@
+"""What a text is for chooses how it is written."""
+
+from __future__ import annotations
+
+import pytest
+
+from adlm.errors import UserError
+from adlm.recipes import recipe
+from adlm.samplers.generate import SamplingSettings, check_memory, chosen, in_blocks, samplers_for
+from adlm.samplers.goals import toward
+
+MODELS = ("ar", "mdlm", "adlm", "bd3lm", "bd3lm-anchored", "sedd", "udlm", "a2r")
+
+
+def settled(model: str, **how: object) -> SamplingSettings:
+    config = recipe(f"laptop-{model}")
+    given = SamplingSettings(**how)
+    return toward(given, config, samplers_for(config), not in_blocks(config))
+
+
+@pytest.mark.parametrize("goal", ["exact", "best", "fast"])
+@pytest.mark.parametrize("model", MODELS)
+def test_every_model_can_write_toward_every_goal(model, goal):
+    config, made = recipe(f"laptop-{model}"), settled(model, goal=goal)
+    assert chosen(config, made, 32) in samplers_for(config)
+    check_memory(made, config)
+
+
+def test_exact_is_the_reference_and_the_default():
+    for model in MODELS:
+        assert settled(model) == SamplingSettings()
+
+
+def test_fast_keeps_what_a_model_can_keep():
+    assert settled("mdlm", goal="fast").cache.kind == "dual"
+    assert settled("mdlm", goal="fast").anchor_every == 1
+    assert settled("adlm", goal="fast").anchor_every > 1
+    assert settled("bd3lm", goal="fast").cache.kind == "none"  # its own is exact
+    assert settled("bd3lm", goal="fast").policy["threshold"] > 0
+    assert settled("ar", goal="fast").sampler is None
+
+
+def test_a_goal_and_a_sampler_contradict_each_other():
+    with pytest.raises(UserError, match="--goal fast chooses the sampler"):
+        settled("mdlm", goal="fast", sampler="ancestral")
