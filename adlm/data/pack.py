@@ -36,13 +36,17 @@ class Rows:
     document: np.ndarray  # (N,) the document in which each row begins
     given: np.ndarray | None = None  # (N,) tokens of its prompt, of pairs: shown, never scored
     left_out: int = 0  # pairs that are too long
+    bos: int | None = None  # before each row, with EOS after it: the published rows
 
     def __len__(self) -> int:
         return len(self.start)
 
     @property
     def shows_ends(self) -> bool:
-        """Whether it can be seen, before a token is, where a document ends."""
+        """Whether it can be seen, before a token is, where a document ends.
+
+        Padding that is hidden like any token tells it as soon as some of it is visible.
+        """
         return self.by_document or self.packing != "wrap"
 
     @property
@@ -54,7 +58,7 @@ class Rows:
         """List the pieces of documents in the rows `index`: (P,) place in `index`, (P,) tokens."""
         ends = self.store.ends
         first = self.start[index]
-        last = first + self.count[index]
+        last = first + self.count[index] - (0 if self.bos is None else 2)
         low = np.searchsorted(ends, first, side="right")  # (B,) documents low..high have a piece
         pieces = np.searchsorted(ends, last, side="left") - low + 1  # (B,)
         row = np.repeat(np.arange(len(index)), pieces)
@@ -67,6 +71,8 @@ class Rows:
         """Return the rows `index`: (B,) as a batch."""
         offset = np.arange(self.length)
         valid = offset < self.count[index, None]  # (B, L)
+        if self.bos is not None:
+            return self._published(index, offset)
         place = np.where(valid, self.start[index, None] + offset, 0)
         x = np.where(valid, self.store.tokens[place].astype(np.int64), self.pad)
         segment = torch.from_numpy(self._segments(x, valid)) if self.by_document else None
@@ -74,6 +80,18 @@ class Rows:
         if self.given is not None:
             given = torch.from_numpy(offset < self.given[index, None])
         return Batch(torch.from_numpy(x), torch.from_numpy(valid), segment, given)
+
+    def _published(self, index: np.ndarray, offset: np.ndarray) -> Batch:
+        """Return rows of BOS, tokens and EOS; padding behind them is hidden and seen."""
+        last = self.count[index, None] - 1  # (B, 1) where EOS stands
+        inside = (offset > 0) & (offset < last)
+        place = np.where(inside, self.start[index, None] + offset - 1, 0)
+        x = np.where(inside, self.store.tokens[place].astype(np.int64), self.pad)
+        x = np.where(offset == last, self.eos, x)
+        x[:, 0] = self.bos
+        filler = torch.from_numpy(offset > last)
+        every = torch.ones(x.shape, dtype=torch.bool)
+        return Batch(torch.from_numpy(x), every, filler=filler if filler.any() else None)
 
     def spread(self, count: int | None = None) -> Batch:
         """Return `count` rows, spread evenly over all; by default, or of fewer, all."""
@@ -113,6 +131,32 @@ def pack(store: TokenStore, vocab: Vocab, length: int, packing: str, attend: str
     document = np.searchsorted(store.ends, start, side="right")
     by_document = attend == "document"
     return Rows(store, start, count, length, vocab.pad, vocab.eos, by_document, packing, document)
+
+
+def framed(store: TokenStore, vocab: Vocab, length: int, packing: str) -> Rows:
+    """Cut a store into the published rows: BOS, L - 2 tokens and EOS.
+
+    With `wrap` no token is dropped: the last row is shorter. With `document` a row is a document,
+    whose own end is the EOS, and what does not fit is cut off.
+
+    Example:
+        >>> from adlm.data.vocab import byte_vocab
+        >>> store = TokenStore(np.arange(8), np.array([2, 8]), 8, "")
+        >>> framed(store, byte_vocab(), 5, "wrap").count.tolist()
+        [5, 5, 4]
+        >>> framed(store, byte_vocab(), 5, "document").count.tolist()
+        [3, 5]
+    """
+    size = length - 2
+    if packing == "wrap":
+        rows = pack(store, vocab, size, packing)
+        tokens = rows.count
+    else:
+        rows = pack(store, vocab, len(store.tokens), packing)  # a document a row
+        tokens = np.minimum(rows.count - 1, size)
+        kept = (tokens + 1).sum() / len(store.tokens)
+        rows = replace(rows, store=replace(store, text_bytes=round(kept * store.text_bytes)))
+    return replace(rows, count=tokens + 2, length=length, bos=vocab.bos)
 
 
 MAP_BATCH = 1000  # documents that the published loaders join at a time

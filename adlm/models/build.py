@@ -7,6 +7,7 @@ from adlm.config import Config
 from adlm.errors import UserError
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
+from adlm.models.init import start_as_published
 
 
 def build_model(config: Config, vocab_size: int) -> Denoiser:
@@ -19,7 +20,12 @@ def build_model(config: Config, vocab_size: int) -> Denoiser:
         )
     length = config.data.length + model.shift
     block = config.process.block if kind.in_blocks else 0
+    made: Denoiser
     if model.anchor_blocks:
         stale = config.anchor.stale > 0
-        return Anchored(vocab_size, model, causal, length, block, stale)
-    return Denoiser(vocab_size, model, causal, length, model.tied, block, model.shift)
+        made = Anchored(vocab_size, model, causal, length, block, stale)
+    else:
+        made = Denoiser(vocab_size, model, causal, length, model.tied, block, model.shift)
+    if model.init == "published":
+        start_as_published(made)
+    return made
