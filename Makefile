@@ -45,9 +45,11 @@ pretrained: $(VENV)/.dev
 		$(VENV)/bin/adlm export runs/shipped-$$model --to adlm/pretrained/$$model --bits 16 && \
 		rm adlm/pretrained/$$model/*.py && \
 		$(VENV)/bin/adlm eval likelihood adlm/pretrained/$$model --split test \
-			--out results/pretrained-$$model.json && \
-		cp results/pretrained-$$model.json adlm/pretrained/$$model/results.json || exit 2; \
+			--out results/eval-pretrained-$$model.json && \
+		cp results/eval-pretrained-$$model.json adlm/pretrained/$$model/results.json || exit 2; \
 	done
+	$(VENV)/bin/adlm sample --json results/pretrained-samples.jsonl
+	$(PY) docs/build.py
 
 wheel: $(VENV)/.dev
 	$(PY) -m build

@@ -33,6 +33,9 @@ class DataConfig:
         packing: wrap joins documents end to end; document starts a new row with each; pair has a
             row for each prompt with its answer (or chat, `messages`) of jsonl or csv files, and
             the answer alone is hidden and scored.
+        compat: Rows as the published code's: BOS, L - 2 tokens and EOS, all scored. With packing
+            document what does not fit is cut off, and padding is hidden and seen like any token,
+            though never scored.
         skip_long: Leave out pairs that are longer than a row, which are refused otherwise.
         attend: row lets all of a row's tokens see each other; document only those of one document.
         workers: Processes that tokenise; 0 = all cores. Never changes the result.
@@ -45,6 +48,7 @@ class DataConfig:
     tokenizer: str = "bpe:1024"
     length: int = 64
     packing: Literal["wrap", "document", "pair"] = "wrap"
+    compat: bool = False
     skip_long: bool = False
     attend: Literal["row", "document"] = "row"
     workers: int = 0
@@ -52,7 +56,9 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         check(bool(self.name.strip()), "data.name", self.name, "a named set, a path or hf:NAME")
-        check_sizes(self, "data.", 2, length=2**24)
+        check_sizes(self, "data.", 2 + self.compat, length=2**24)
+        fits = not self.compat or (self.packing != "pair" and self.attend == "row")
+        check(fits, "data.compat", self.compat, "false with pairs or data.attend document")
         check_sizes(self, "data.", 0, workers=4096)
 
 

@@ -21,14 +21,20 @@ class Batch:
     """Rows of clean tokens."""
 
     x: Tensor  # (B, L) int64 token ids
-    valid: Tensor  # (B, L) bool, False = padding: neither seen nor scored
+    valid: Tensor  # (B, L) bool, False = padding that is neither seen nor scored
     segment: Tensor | None = None  # (B, L) which positions see each other; None = all do
     given: Tensor | None = None  # (B, L) bool: a prompt, seen but neither hidden nor scored
+    filler: Tensor | None = None  # (B, L) bool: padding that is hidden and seen, but not scored
+
+    @property
+    def free(self) -> Tensor:
+        """(B, L) bool: the tokens that noise may take."""
+        return self.valid if self.given is None else self.valid & ~self.given
 
     @property
     def scored(self) -> Tensor:
         """(B, L) bool: the tokens that are hidden and scored."""
-        return self.valid if self.given is None else self.valid & ~self.given
+        return self.free if self.filler is None else self.free & ~self.filler
 
     def __getitem__(self, part: slice) -> Batch:
         return self._each(lambda x: x[part])

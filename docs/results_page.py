@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import TypeVar
@@ -110,6 +111,21 @@ def quickstart_table() -> str:
     return f"{markdown_table(section.header, section.rows)}\n\n{texts.wrapped(said)}"
 
 
+def first_text() -> str:
+    """What `adlm sample` writes with the shipped model and seed 0; nothing without one."""
+    path = RESULTS / "pretrained-samples.jsonl"
+    if not path.is_file():
+        return ""
+    text = json.loads(path.read_text(encoding="utf-8").splitlines()[0])["text"]
+    quoted = texts.wrapped(" ".join(text.split())).replace("\n", "\n> ")
+    said = (
+        "Three small models are shipped, so `adlm sample`, `adlm infill` and `adlm watch` need no "
+        "training first ([weights](docs/weights.md)). What `adlm sample` writes with its first "
+        "seed, unpicked:"
+    )
+    return f"{texts.wrapped(said)}\n\n> {quoted}"
+
+
 def minutes(files: dict[str, ReadmeResult]) -> str:
     """How long the README takes to follow, a line for each machine that did."""
     lines = [
@@ -131,6 +147,7 @@ def readme() -> str:
     made = {
         "minutes": minutes(every(ReadmeResult, "readme*")),
         "quickstart": quickstart_table(),
+        "shipped": first_text(),
         "results": f"{front}\n\n{said}",
     }
     for name, part in made.items():

@@ -35,5 +35,4 @@ def serve(
     from adlm.serve.app import serve_models
     from adlm.serve.served import load_all
 
-    models = runs or [shipped.instead(None, name) for name in shipped.names() or [shipped.WRITES]]
-    serve_models(load_all(models, device, limits), limits, host, port)
+    serve_models(load_all(runs or shipped.every(), device, limits), limits, host, port)

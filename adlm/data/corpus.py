@@ -10,7 +10,7 @@ import numpy as np
 
 from adlm.config import DataConfig
 from adlm.data import cache, vocab
-from adlm.data.pack import Rows, pack
+from adlm.data.pack import Rows, framed, pack
 from adlm.data.pairs import open_pairs
 from adlm.data.sources import data_dirs, open_source
 from adlm.data.vocab import Vocab
@@ -64,6 +64,8 @@ def open_rows(config: DataConfig, split: str, words: Vocab) -> Rows:
             f"data.length {config.length} is larger than the train split of {config.name}, "
             f"which has {len(store.tokens)} tokens"
         )
+    if config.compat:
+        return framed(store, words, config.length, config.packing)
     return pack(store, words, config.length, config.packing, config.attend)
 
 

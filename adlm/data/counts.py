@@ -25,7 +25,8 @@ class CorpusCounts:
         tokens, having = np.zeros(vocab_size), np.zeros(vocab_size)
         for low in range(0, len(rows), chunk):
             batch = rows.batch(np.arange(low, min(low + chunk, len(rows))))
-            x = torch.where(batch.valid, batch.x, -1).numpy()
+            real = batch.valid if batch.filler is None else ~batch.filler
+            x = torch.where(real, batch.x, -1).numpy()
             tokens += np.bincount(x[x >= 0], minlength=vocab_size)
             ordered = np.sort(x, axis=1)
             new = np.ones_like(ordered, dtype=bool)

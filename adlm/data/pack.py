@@ -21,6 +21,8 @@ from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.types import Batch
 
+FRAME = 2  # BOS and EOS around a published row
+
 
 @dataclass(frozen=True)
 class Even:
@@ -28,14 +30,20 @@ class Even:
 
     total: int  # tokens
     length: int
+    frame: int = 0  # tokens around each row
 
     def __len__(self) -> int:
         return -(-self.total // self.length)
 
+    @property
+    def tokens(self) -> int:
+        """Count the tokens of all rows."""
+        return self.total + self.frame * len(self)
+
     def at(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the first token and the tokens of some rows: (B,) each."""
         start = np.asarray(index, dtype=np.int64) * self.length
-        return start, np.minimum(self.length, self.total - start)
+        return start, np.minimum(self.length, self.total - start) + self.frame
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,10 @@ class Listed:
 
     def __len__(self) -> int:
         return len(self.start)
+
+    @property
+    def tokens(self) -> int:
+        return int(self.count.sum())
 
     def at(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return self.start[index], self.count[index]
@@ -66,6 +78,7 @@ class Rows:
     given: np.ndarray | None = None  # (N,) tokens of its prompt, of pairs: shown, never scored
     left_out: int = 0  # pairs that are too long
     begins_in: np.ndarray | None = None  # `document`, where the store does not tell
+    bos: int | None = None  # before each row, with EOS after it: the published rows
 
     def __len__(self) -> int:
         return len(self.cuts)
@@ -89,7 +102,10 @@ class Rows:
 
     @property
     def shows_ends(self) -> bool:
-        """Whether it can be seen, before a token is, where a document ends."""
+        """Whether it can be seen, before a token is, where a document ends.
+
+        Padding that is hidden like any token tells it as soon as some of it is visible.
+        """
         return self.by_document or self.packing != "wrap"
 
     @property
@@ -104,15 +120,15 @@ class Rows:
 
     @property
     def scored_tokens(self) -> int:
-        """Count the tokens of all rows that are scored; rows share out every token of the store."""
+        """Count the tokens of all rows that are scored."""
         shown = 0 if self.given is None else int(self.given.sum())
-        return len(self.store.tokens) - shown
+        return self.cuts.tokens - shown
 
     def pieces(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """List the pieces of documents in the rows `index`: (P,) place in `index`, (P,) tokens."""
         ends = self.store.ends
         first, count = self.cuts.at(index)
-        last = first + count
+        last = first + count - (0 if self.bos is None else FRAME)
         low = np.searchsorted(ends, first, side="right")  # (B,) documents low..high have a piece
         pieces = np.searchsorted(ends, last, side="left") - low + 1  # (B,)
         row = np.repeat(np.arange(len(index)), pieces)
@@ -124,6 +140,8 @@ class Rows:
     def batch(self, index: np.ndarray) -> Batch:
         """Return the rows `index`: (B,) as a batch."""
         offset = np.arange(self.length)
+        if self.bos is not None:
+            return self._published(index, offset)
         start, count = self.cuts.at(index)
         valid = offset < count[:, None]  # (B, L)
         place = np.where(valid, start[:, None] + offset, 0)
@@ -133,6 +151,19 @@ class Rows:
         if self.given is not None:
             given = torch.from_numpy(offset < self.given[index, None])
         return Batch(torch.from_numpy(x), torch.from_numpy(valid), segment, given)
+
+    def _published(self, index: np.ndarray, offset: np.ndarray) -> Batch:
+        """Return rows of BOS, tokens and EOS; padding behind them is hidden and seen."""
+        start, count = self.cuts.at(index)
+        last = count[:, None] - 1  # (B, 1) where EOS stands
+        inside = (offset > 0) & (offset < last)
+        place = np.where(inside, start[:, None] + offset - 1, 0)
+        x = np.where(inside, self.store.tokens[place].astype(np.int64), self.pad)
+        x = np.where(offset == last, self.eos, x)
+        x[:, 0] = self.bos
+        filler = torch.from_numpy(offset > last)
+        every = torch.ones(x.shape, dtype=torch.bool)
+        return Batch(torch.from_numpy(x), every, filler=filler if filler.any() else None)
 
     def spread(self, count: int | None = None) -> Batch:
         """Return `count` rows, spread evenly over all; by default, or of fewer, all."""
@@ -170,6 +201,33 @@ def pack(store: TokenStore, vocab: Vocab, length: int, packing: str, attend: str
     else:
         raise UserError(f"data.packing must be wrap or document, found '{packing}'")
     return Rows(store, cuts, length, vocab.pad, vocab.eos, attend == "document", packing)
+
+
+def framed(store: TokenStore, vocab: Vocab, length: int, packing: str) -> Rows:
+    """Cut a store into the published rows: BOS, L - 2 tokens and EOS.
+
+    With `wrap` no token is dropped: the last row is shorter. With `document` a row is a document,
+    whose own end is the EOS, and what does not fit is cut off.
+
+    Example:
+        >>> from adlm.data.vocab import byte_vocab
+        >>> store = TokenStore(np.arange(8), np.array([2, 8]), 8, "")
+        >>> framed(store, byte_vocab(), 5, "wrap").count.tolist()
+        [5, 5, 4]
+        >>> framed(store, byte_vocab(), 5, "document").count.tolist()
+        [3, 5]
+    """
+    size = length - FRAME
+    if packing == "wrap":
+        rows = pack(store, vocab, size, packing)
+        cuts: Even | Listed = Even(len(store.tokens), size, FRAME)
+    else:
+        rows = pack(store, vocab, len(store.tokens), packing)  # a document a row
+        tokens = np.minimum(rows.count - 1, size)
+        kept = (tokens + 1).sum() / len(store.tokens)
+        rows = replace(rows, store=replace(store, text_bytes=round(kept * store.text_bytes)))
+        cuts = Listed(rows.start, tokens + FRAME)
+    return replace(rows, cuts=cuts, length=length, bos=vocab.bos)
 
 
 MAP_BATCH = 1000  # documents that the published loaders join at a time

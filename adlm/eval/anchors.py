@@ -19,6 +19,7 @@ from adlm.eval.base import CheckpointResult, Computing
 from adlm.eval.damage import DAMAGES, damaged
 from adlm.eval.judge import Judge
 from adlm.eval.lens import Band, Lens, RatioFigures
+from adlm.eval.likelihood import DataChoice
 from adlm.eval.texts import Texts, describe
 from adlm.models import checkpoint
 from adlm.models.anchored import Anchored
@@ -44,6 +45,7 @@ class AnchorsSettings(Computing):
     """What is looked at, and how closely.
 
     Attributes:
+        data: Which text; an imported model's own may not be at hand.
         plain: A checkpoint or run of a plain MDLM of the same vocabulary, to compare with.
         split: Which part of the data.
         rows: Rows that are looked at, spread evenly.
@@ -53,6 +55,7 @@ class AnchorsSettings(Computing):
         seed: Seed of masks, damage and samples.
     """
 
+    data: DataChoice = field(default_factory=DataChoice)
     plain: str | None = None
     split: Literal["valid", "test"] = "test"
     rows: int = 256
@@ -172,7 +175,7 @@ def measure(
     assert isinstance(net, Anchored)
     judge = None if settings.judge == "none" else Judge(settings.judge, model.device)
     device, precision = settings.place()
-    data = open_rows(model.config.data, settings.split, model.vocab)
+    data = open_rows(settings.data.of(checkpoint.load(place)), settings.split, model.vocab)
     index = spread(len(data), settings.rows)
     batches = [data.batch(part) for part in np.array_split(index, max(1, len(index) // 64))]
     rule, mask = Anchors(model.config.anchor, model.vocab), model.vocab.mask

@@ -19,6 +19,7 @@ from adlm.config import check, to_dict
 from adlm.data.corpus import open_rows
 from adlm.eval.base import CheckpointResult
 from adlm.eval.judge import SMALL, Features, Judge, Sentences
+from adlm.eval.likelihood import DataChoice
 from adlm.eval.mauve import FEWEST, Mauve, mauve
 from adlm.eval.texts import TextFigures, Texts, describe, read, references
 from adlm.models import checkpoint
@@ -39,6 +40,7 @@ class SamplesSettings(SamplingSettings):
         n: How many.
         references: Real texts for a jsonl file of samples, as jsonl with a "text" each; a
             checkpoint's are rows of its own data.
+        data: Which text the references are from, if not the checkpoint's own.
         split: Part of the data that the references are from.
         judge: smollm2 (offline), a causal LM's folder or hub name (gpt2-large is the paper's), or
             none.
@@ -48,6 +50,7 @@ class SamplesSettings(SamplingSettings):
 
     n: int = 128
     references: str | None = None
+    data: DataChoice = field(default_factory=DataChoice)
     split: Literal["valid", "test"] = "test"
     judge: str = SMALL
     features: Literal["judge", "minilm"] = "judge"
@@ -141,7 +144,7 @@ def write_texts(place: str, settings: SamplesSettings) -> tuple[Texts, Texts, Sa
     """Write texts with a checkpoint, and pick twice as many real ones of the same length."""
     check(settings.n >= 2, "--n", settings.n, "at least 2")
     model = api.load(place, settings.device)
-    data, vocab = model.config.data, model.vocab
+    data, vocab = settings.data.of(checkpoint.load(place)), model.vocab
     rows = open_rows(data, settings.split, vocab)
     least = data.length if data.packing == "wrap" else 2
     real = references(rows, vocab, 2 * settings.n, least, settings.seed)

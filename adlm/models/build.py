@@ -7,6 +7,7 @@ from adlm.config import Config
 from adlm.errors import UserError
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
+from adlm.models.init import start_as_published
 
 
 def build_model(config: Config, vocab_size: int) -> Denoiser:
@@ -24,8 +25,13 @@ def build_model(config: Config, vocab_size: int) -> Denoiser:
         )
     length = config.data.length + model.shift
     block = config.process.block if kind.in_blocks else 0
+    made: Denoiser
     if model.anchor_blocks:
         stale = config.anchor.stale > 0
-        return Anchored(vocab_size, model, causal, length, block, stale)
-    recall = model.recall > 0
-    return Denoiser(vocab_size, model, causal, length, model.tied, block, model.shift, recall)
+        made = Anchored(vocab_size, model, causal, length, block, stale)
+    else:
+        recall = model.recall > 0
+        made = Denoiser(vocab_size, model, causal, length, model.tied, block, model.shift, recall)
+    if model.init == "published":
+        start_as_published(made)
+    return made

@@ -13,6 +13,7 @@ from adlm.progress import console
 
 HOME = Path(__file__).parents[1] / "pretrained"
 WRITES, FILLS = "bd3lm", "mdlm"  # the one that writes best, and the one that sees both sides
+MISSING = UserError("name a checkpoint or run: this copy of adlm came without its small models")
 NUCLEUS = 0.9  # of a text where neither checkpoint nor nucleus is named: small models wander
 
 
@@ -35,8 +36,15 @@ def instead(checkpoint: str | None, usual: str) -> str:
     """Return the checkpoint that a user named, or the folder of a shipped model, and say so."""
     if checkpoint is not None:
         return checkpoint
-    found = named(usual)
-    if found is None:
-        raise UserError("name a checkpoint or run: this copy of adlm came without its small models")
+    if usual not in names():
+        raise MISSING
     console.print(f"no checkpoint is named: this is '{usual}', a small model shipped with adlm")
-    return str(found)
+    return str(HOME / usual)
+
+
+def every() -> list[str]:
+    """Return the folders of all shipped models, and say so."""
+    if not (found := names()):
+        raise MISSING
+    console.print(f"no checkpoint is named: {', '.join(found)} are small models shipped with adlm")
+    return [str(HOME / name) for name in found]

@@ -49,6 +49,8 @@ class ModelConfig(TrunkConfig):
         bridge: How anchors enter the denoiser: linear (the paper's), softmax, embedding or hidden.
         residual: Add the anchor network's residual stream to what the bridge hands on.
         shared: The anchor head's matrix is the input embedding's.
+        init: plain starts every block as the identity; published is the released code's, uniform
+            with a standard deviation of (3 D)^-1/2 and both vocabulary heads at zero.
         shift: Position l - 1 predicts token l, as in the causal model that a diffusion model was
             made of (--base sets it); a learned vector stands before the row.
         loops: Most times that the blocks between the first and the last run: each training step
@@ -64,6 +66,7 @@ class ModelConfig(TrunkConfig):
     bridge: Literal["linear", "softmax", "embedding", "hidden"] = "linear"
     residual: bool = False
     shared: bool = False
+    init: Literal["plain", "published"] = "plain"
     shift: bool = False
     loops: int = 1
     loops_scored: int = 0

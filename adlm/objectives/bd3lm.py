@@ -117,7 +117,7 @@ class BlockDiffusion(MaskedDiffusion):
         self.clocks(length)
         if noise is None:  # exact: the one token of a block is hidden in any case
             noise = Noise(torch.ones(x.shape, device=x.device), torch.zeros_like(x))
-        cut = Batch(x.reshape(-1, self.block), batch.scored.reshape(-1, self.block))
+        cut = Batch(x.reshape(-1, self.block), batch.free.reshape(-1, self.block))
         noised, t = self.corrupt(cut, Noise(noise.t.flatten(), noise.u.reshape(-1, self.block)))
 
         def shown(value: Tensor) -> Tensor:
@@ -131,7 +131,7 @@ class BlockDiffusion(MaskedDiffusion):
         return View(
             z,
             x.repeat(1, 2),
-            shown(noised.masked),
+            shown(noised.masked) & F.pad(batch.scored, (0, length)),
             shown(self.weight(noised.weight)),
             shown(t),
             Context(layout, sigma),

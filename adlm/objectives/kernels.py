@@ -143,7 +143,7 @@ class KernelDiffusion(Objective):
     def view(self, batch: Batch, noise: Noise | None) -> View:
         assert noise is not None
         t, slope = self.clock(times(self.eps + (1 - 2 * self.eps) * noise.t))  # (B,) fp64
-        z = self.kernel.draw(batch.x, batch.scored, replace(noise, t=t))
+        z = self.kernel.draw(batch.x, batch.free, replace(noise, t=t))
         return self.shown(batch, z, t, slope)
 
     def shown(self, batch: Batch, z: Tensor, t: Tensor, slope: Tensor) -> View:

@@ -208,8 +208,8 @@ def token_nats(
         cost[view.wanted.cpu()] = (nats * view.scale).cpu().double()
         total += cost[:, : rows.length]
         if (aside := objective.aside(model, clean)) is not None:
-            share = aside[1].cpu().double() / clean.valid.sum(dim=1).cpu()
-            total += share[:, None] * clean.valid.cpu()
+            share = aside[1].cpu().double() / clean.scored.sum(dim=1).cpu()
+            total += share[:, None] * clean.scored.cpu()
     return (total / draws).numpy()
 
 

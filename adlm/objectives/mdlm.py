@@ -99,7 +99,7 @@ class MaskedDiffusion(Objective):
 
     def corrupt(self, batch: Batch, noise: Noise) -> tuple[Noised, Tensor]:
         """z_t with its weight, and the time of each row: (B,)."""
-        x, free = batch.x, batch.scored
+        x, free = batch.x, batch.free
         if self.steps:
             t = torch.ceil(noise.t * self.steps).clamp(1, self.steps) / self.steps
             noise = Noise(t, noise.u)
@@ -114,7 +114,7 @@ class MaskedDiffusion(Objective):
         sigma = noise_level(self.schedule.alpha(t)) if self.conditioned else None
         context = Context(Layout(self.causal, segments(batch)), sigma)
         weight = self.weight(noised.weight)
-        return View(noised.z, batch.x, noised.masked, weight, t, context)
+        return View(noised.z, batch.x, noised.masked & batch.scored, weight, t, context)
 
 
 def segments(batch: Batch) -> Tensor | None:

@@ -64,7 +64,7 @@ class UniformDiffusion(KernelDiffusion):
         plain = batch.x - (batch.x > self.mask).long()  # the mask is none of 0..N-1
         near, share = self.gaussian.draw(plain.to(v.device), v, noise.soft.to(v.device))
         near = (near + (near >= self.mask)).to(batch.x.device)  # (B, L, K)
-        z = torch.where(batch.scored, near[..., 0], batch.x)
+        z = torch.where(batch.free, near[..., 0], batch.x)
         made = self.shown(batch, z, t, slope)
         values = {f.name: getattr(made, f.name) for f in fields(View)}
         return Softened(**values, near=near, share=bring(share, z.device))

@@ -1,7 +1,7 @@
 """The published rows on LM1B and OpenWebText, with their settings.
 
 MDLM's trunk is the published DiT: adaLN with a time embedding that is fed a constant, dropout 0.1
-but none in attention.
+but none in attention. Starting weights and rows are the published ones, too.
 "262B tokens" in the paper's tables is one million steps of 512 x 1024 tokens, of which half are
 masked on average; AR rows have half the steps for the same count.
 """
@@ -21,8 +21,8 @@ from adlm.config import (
 )
 from adlm.registry import register
 
-LM1B = DataConfig(name="lm1b", tokenizer="bert", length=128, packing="document")
-OWT = DataConfig(name="openwebtext", tokenizer="gpt2", length=1024)
+LM1B = DataConfig(name="lm1b", tokenizer="bert", length=128, packing="document", compat=True)
+OWT = DataConfig(name="openwebtext", tokenizer="gpt2", length=1024, compat=True)
 OPTIM = OptimConfig(
     name="adamw", lr=3e-4, betas=(0.9, 0.999), warmup=2500, decay="constant", clip=1.0, ema=0.9999
 )
@@ -30,12 +30,12 @@ PROCESS = ProcessConfig(masking="bernoulli", times="stratified", eps=1e-3)
 
 
 def diffusion(data: DataConfig, steps: int) -> Config:
-    model = ModelConfig(width=768, blocks=12, heads=12, time=128, dropout=0.1)
+    model = ModelConfig(width=768, blocks=12, heads=12, time=128, dropout=0.1, init="published")
     return Config("mdlm", data, model, process=PROCESS, optim=OPTIM, train=schedule(steps))
 
 
 def autoregressive(data: DataConfig, steps: int) -> Config:
-    model = ModelConfig(width=768, blocks=12, heads=12, dropout=0.1)
+    model = ModelConfig(width=768, blocks=12, heads=12, dropout=0.1, init="published")
     return Config("ar", data, model, process=PROCESS, optim=OPTIM, train=schedule(steps))
 
 

@@ -184,6 +184,7 @@ def generate(
         # what was written beyond a shorter row's end is not asked for
     if config.data.packing != "wrap":  # nothing after the end of a document was ever trained
         ended = made == vocab.eos
+        ended[:, 0] &= not config.data.compat  # BOS, which may be the same token
         first = np.where(ended.any(axis=1), ended.argmax(axis=1) + 1, longest)
         ends = np.minimum(ends, first)
     texts = [vocab.decode(row[:end]) for row, end in zip(made, ends, strict=True)]

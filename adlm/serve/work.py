@@ -160,6 +160,7 @@ class WriteWork(Work):
         ends = np.full(len(tokens), length)
         if model.config.data.packing != "wrap":  # nothing after the end was ever trained
             ended = tokens == model.vocab.eos
+            ended[:, 0] &= not model.config.data.compat  # BOS, which may be the same token
             ends = np.where(ended.any(axis=1), ended.argmax(axis=1) + 1, length)
         if self.trace is not None and self.about:
             self.trace.mark_anchors(model.network, model.config, model.counts)

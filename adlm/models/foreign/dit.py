@@ -103,4 +103,4 @@ def model_config(source: Source, prefix: str, stated: dict[str, str], **more: An
 
 def data_config(length: int) -> DataConfig:
     """Rows as the network was trained on; the tokenizer is chosen later."""
-    return DataConfig(name="openwebtext", tokenizer="gpt2", length=length)
+    return DataConfig(name="openwebtext", tokenizer="gpt2", length=length, compat=True)

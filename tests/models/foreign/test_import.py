@@ -56,10 +56,8 @@ def test_a_uniform_graph_has_as_many_tokens_as_its_tokenizer(tmp_path, capsys):
     ids = {f"w{i}": i for i in range(97)} | {"<|endoftext|>": 97}
     Tokenizer(models.WordLevel(ids, unk_token="w0")).save(str(home / "tokenizer.json"))
     assert importing(home, tmp_path / "out") == 2
-    assert (
-        "has 99 tokens, but its tokenizer (tokenizer.json) has 99 with the mask"
-        in capsys.readouterr().err
-    )
+    said = capsys.readouterr().err
+    assert "has 99 tokens, but its tokenizer (tokenizer.json) has 99 with the mask" in said
     change_config(home, noise={"type": "loglinear"})
     assert importing(home, tmp_path / "out") == 2
     assert "SEDD with the graph uniform and loglinear noise" in capsys.readouterr().err
