@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from adlm import device as devices
@@ -10,7 +11,15 @@ from adlm.config import Config
 from adlm.data.vocab import Vocab, nominal_size
 from adlm.errors import UserError, nearest
 from adlm.measure import device_memory, step_rate
-from adlm.models.cost import flops_per_token, head_share, memory_verdict, parameters, training_flops
+from adlm.models.cost import (
+    flops_per_token,
+    head_share,
+    largest_micro,
+    memory_verdict,
+    parameters,
+    training_flops,
+)
+from adlm.models.footprint import footprint
 from adlm.progress import duration
 
 
@@ -48,11 +57,20 @@ def training_tokens(config: Config) -> int:
     return config.train.steps * config.train.batch * config.data.length
 
 
-def plan(
-    config: Config, vocab: Vocab, gpu: str | None = None, count: int = 1
-) -> Iterator[tuple[str, str]]:
-    """Yield a label and what is needed, on `count` of a GPU or on this machine, measured now."""
-    card = find_gpu(gpu) if gpu else None
+@dataclass(frozen=True)
+class Cluster:
+    """Where a plan is for: some GPUs of one kind, or this machine."""
+
+    gpu: str | None = None
+    count: int = 1
+    shard: str = "none"
+    utilisation: float = UTILISATION
+    price: float | None = None  # of a GPU for an hour
+
+
+def plan(config: Config, vocab: Vocab, on: Cluster = Cluster()) -> Iterator[tuple[str, str]]:
+    """Yield a label and what is needed, on some GPUs or on this machine, measured now."""
+    card = find_gpu(on.gpu) if on.gpu else None
     size, tokens = vocab.size, training_tokens(config)
     forward = flops_per_token(config, size, head_share(config))
     step = training_flops(config, size)
@@ -62,17 +80,54 @@ def plan(
     yield "training tokens", f"{tokens:,} in {steps}{predicted(config, tokens)}"
     yield "FLOPs a token", f"{forward:.3g} forward, {step:.3g} in training"
     yield "FLOPs in all", f"{step * tokens:.3g}"
-    yield "memory a process", memory_verdict(config, size, count if card else 1, limit)
+    device = "cuda" if card else devices.pick(config.train.device)
+    chosen = config.train.precision
+    precision = "bf16" if card and chosen == "auto" else devices.precision(chosen, device)
+    world = on.count if card else 1
+    verdict = memory_verdict(config, size, world, limit, on.shard, precision)
+    yield "memory a process", verdict
+    yield from parts(config, size, world, on.shard, precision, limit)
     if card:
-        rate = card.flops * UTILISATION * count / step
-        where = f"{count} x {gpu} at {UTILISATION:.0%} of the peak, assumed"
+        rate = card.flops * on.utilisation * on.count / step
+        where = f"{on.count} x {on.gpu} at {on.utilisation:.0%} of the peak, assumed"
     else:
-        device = devices.pick(config.train.device)
-        precision = devices.precision(config.train.precision, device)
         rate = step_rate(config, vocab, device, precision)
         where = f"this machine ({device}, {precision}), from a real step measured now"
     yield "speed", f"{rate:,.0f} tokens/s: {where}"
     yield "time", f"{duration(tokens / rate)}, without evaluation"
+    if card:
+        hours = on.count * tokens / rate / 3600
+        cost = "" if on.price is None else f": {hours * on.price:,.0f} at {on.price:g} an hour"
+        yield "GPU hours", f"{hours:,.0f}{cost}"
+
+
+def parts(
+    config: Config, size: int, world: int, shard: str, precision: str, limit: int | None
+) -> Iterator[tuple[str, str]]:
+    """Yield the parts of a step's memory, with as many rows at a time as fit."""
+    share = -(-config.train.batch // world)
+    micro = min(share, config.train.micro or share)
+    if limit is not None:
+        fits = largest_micro(config, size, world, limit, shard, precision)
+        micro = min(micro, fits or 1)
+    cut = replace(config, train=replace(config.train, micro=micro))
+    found = vars(footprint(cut, size, world, shard, precision))
+    sharded = f", sharded: {shard}" if world > 1 else ""
+    yield "  of it", f"at {micro} row(s) at a time{sharded}, {precision} products"
+    for name, count in found.items():
+        if count and name != "at_once":
+            label, note = NAMES.get(name, (name, ""))
+            yield f"  {label}", f"{count / 2**30:.2f} GiB{note}"
+    yield "  at most at once", f"{found['at_once'] / 2**30:.2f} GiB"
+
+
+NAMES = {
+    "average": ("EMA", ""),
+    "activations": ("activations", ": by a pass over fake tensors"),
+    "logits": ("logits", ": a chunk of them, and gradients that are made with it"),
+    "buckets": ("exchange", ": what processes send each other"),
+    "update": ("update", ": while the optimiser steps"),
+}
 
 
 def outline(config: Config, here: float) -> tuple[str, str, str, str]:

@@ -55,6 +55,7 @@ COMMANDS = {
     "push": "upload a model to the hub",
     "theory": "the paper's theory, computed exactly",
     "plan": "what a recipe needs: parameters, FLOPs, memory, hours",
+    "cache": "what was tokenised and is kept; remove what is old",
     "doctor": "what this machine has",
     "completion": "tab completion for bash, zsh or fish",
     "recipes": "list the recipes",

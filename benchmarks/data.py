@@ -3,11 +3,12 @@
     python benchmarks/data.py [--bytes 2000000000] [--workers 2]
 
 The corpus is the default one's paragraphs, shuffled again and again into files of text in a
-temporary folder. It is tokenised once undisturbed and once with two kills (-9); the two caches must
-have the same bytes. Memory is the largest resident set of each process (VmHWM, which counts the
-pages of mapped files too). Paragraphs that come again make the words between spaces known, which
-encoding profits from: the rate of the first pass over the default corpus, where most are new, is
-beside it, and that of the tokenizer without them.
+temporary folder. It is tokenised once undisturbed and once with two kills (-9); the two caches
+must have the same bytes. Memory is the largest resident set of each process (VmHWM, which counts
+the pages of mapped files too). Rates are by the clock, which other work on the machine slows, and
+by the CPU time of the encoding processes, which it slows less. Paragraphs that come again make the
+words between spaces known, which encoding profits from: the rate of the first pass over the default
+corpus, where most are new, is beside it, and that of the tokenizer without them.
 """
 
 from __future__ import annotations
@@ -85,16 +86,27 @@ def children(pid: int) -> list[int]:
         return []
 
 
+def cpu_seconds(pid: int) -> float:
+    """CPU time that a process has had; 0 where it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def tokenise(corpus: Path, home: Path, given: argparse.Namespace, kill_at: float = 1.0) -> dict:
     """Tokenise in processes of their own; kill them when a share `kill_at` of the text is done."""
     words = [sys.executable, "-c", TOKENISE, str(corpus), given.tokenizer, str(given.workers)]
     process = subprocess.Popen(
         words, stdout=subprocess.PIPE, text=True, env={**os.environ, "ADLM_CACHE": str(home)}
     )
-    began, most, workers = time.monotonic(), 0.0, {}
+    began, most, workers, spent = time.monotonic(), 0.0, {}, {}
     while process.poll() is None:
         most = max(most, peak(process.pid))
         workers |= {pid: max(workers.get(pid, 0), peak(pid)) for pid in children(process.pid)}
+        for pid in [process.pid, *children(process.pid)]:
+            spent[pid] = max(spent.get(pid, 0.0), cpu_seconds(pid))
         if kill_at < 1 and finished(home) >= kill_at * given.bytes:
             process.kill()
         time.sleep(0.2)
@@ -102,8 +114,9 @@ def tokenise(corpus: Path, home: Path, given: argparse.Namespace, kill_at: float
     if process.returncode not in (0, -9):
         sys.exit(f"tokenising failed with {process.returncode}")
     memory = {"reader_mib": most, "worker_mib": sorted(workers.values())}
+    cpu = {"reader_s": spent.pop(process.pid), "worker_s": sorted(spent.values())}
     said = json.loads(told) if told else {"done_bytes": finished(home)}
-    return {"seconds": time.monotonic() - began, "peak": memory, **said}
+    return {"seconds": time.monotonic() - began, "peak": memory, "cpu": cpu, **said}
 
 
 def finished(home: Path) -> int:
@@ -216,6 +229,8 @@ def main() -> None:
         loader = loading(corpus, homes[1], given.tokenizer)
         print(loader, flush=True)
     rates = {f"{k}_per_s": whole[k] / whole["seconds"] for k in ("tokens", "bytes")}
+    busy = sum(whole["cpu"]["worker_s"])  # what a machine with nothing else to do would give
+    rates |= {f"{k}_per_worker_cpu_s": whole[k] / busy for k in ("tokens", "bytes")}
     result = {
         "command": sys.argv,
         "beside": given.beside,

@@ -67,7 +67,7 @@ def _tokens(path: Path) -> Entry:
     kind, note = {"": ("tokens", META), ".part": ("unfinished", DRAFT)}.get(
         path.suffix, ("left", "")
     )
-    what, used = "of a killed process", path.stat().st_mtime
+    what, used = "begun, nothing finished", path.stat().st_mtime
     try:
         meta = read_meta(path / note)
         what = f"{meta.source} ({meta.split}), {meta.tokens:,} tokens"

@@ -9,6 +9,7 @@ import torch
 from adlm import registry
 from adlm.config import Config
 from adlm.models.build import build_model
+from adlm.models.footprint import footprint
 from adlm.nn.effort import Effort, mean_loops
 
 
@@ -93,35 +94,34 @@ def head_share(config: Config) -> float:
     return registry.lookup("objective", config.objective).head_share(config)
 
 
-def step_memory(config: Config, vocab_size: int, world: int = 1) -> int:
-    """Bytes of a training step on one process: weights, moments, gradients, activations."""
-    m, length = config.model, config.data.length
-    moments = 2 if config.optim.name == "adamw" else 1
-    copies = 2 + moments + (1 if config.optim.ema else 0)
-    rows = -(-config.train.batch // world)
-    rows = min(rows, config.train.micro or rows)
-    blocks = m.anchor_blocks + len(Effort(m.loops).order(m.blocks))
-    kept = (16 + 2 * m.mlp) * m.width * blocks * 4  # of a position, fp32
-    kept *= positions(config)
-    logits = (1 << 25) * 4 * 2
-    return 4 * copies * parameters(config, vocab_size) + rows * length * kept + logits
+def step_memory(
+    config: Config, vocab_size: int, world: int = 1, shard: str = "none", precision: str = "fp32"
+) -> int:
+    """Bytes of a training step on one process, the most that are there at a time."""
+    return footprint(config, vocab_size, world, shard, precision).at_once
 
 
-def largest_micro(config: Config, vocab_size: int, world: int, limit: int) -> int:
+def largest_micro(
+    config: Config,
+    vocab_size: int,
+    world: int,
+    limit: int,
+    shard: str = "none",
+    precision: str = "fp32",
+) -> int:
     """The most rows at a time whose step fits into `limit` bytes: an equal part of a process's.
 
     0 where not even one row fits.
 
     Example:
         >>> from adlm.recipes import recipe
-        >>> largest_micro(recipe("owt-adlm"), 50258, world=8, limit=80 << 30)
-        32
+        >>> largest_micro(recipe("laptop-mdlm"), 1024, world=1, limit=1 << 28)
+        16
     """
     rows = -(-config.train.batch // world)
-    for pieces in range(1, rows + 1):
-        micro = rows // pieces
+    for micro in (rows // pieces for pieces in range(1, rows + 1) if rows % pieces == 0):
         cut = replace(config, train=replace(config.train, micro=micro))
-        if rows % pieces == 0 and step_memory(cut, vocab_size, world) <= ROOM * limit:
+        if step_memory(cut, vocab_size, world, shard, precision) <= ROOM * limit:
             return micro
     return 0
 
@@ -129,12 +129,19 @@ def largest_micro(config: Config, vocab_size: int, world: int, limit: int) -> in
 ROOM = 0.9  # share of a memory that a step may take by the estimate: the rest is for what it lacks
 
 
-def memory_verdict(config: Config, vocab_size: int, world: int, limit: int | None) -> str:
+def memory_verdict(
+    config: Config,
+    vocab_size: int,
+    world: int,
+    limit: int | None,
+    shard: str = "none",
+    precision: str = "fp32",
+) -> str:
     """Return what a process's step takes, whether that fits into `limit` bytes, and what would."""
 
     def size(micro: int) -> float:
         cut = replace(config, train=replace(config.train, micro=micro))
-        return step_memory(cut, vocab_size, world)
+        return step_memory(cut, vocab_size, world, shard, precision)
 
     wanted = size(config.train.micro)
     said = f"{wanted / 2**30:.1f} GiB, estimated"
@@ -143,7 +150,7 @@ def memory_verdict(config: Config, vocab_size: int, world: int, limit: int | Non
     room = f"{limit / 2**30:.1f} GiB"
     if wanted <= ROOM * limit:
         return f"{said}: fits into {room}"
-    micro = largest_micro(config, vocab_size, world, limit)
+    micro = largest_micro(config, vocab_size, world, limit, shard, precision)
     if not micro:
         return f"{said}: does NOT fit into {room}, nor does one row at a time"
     cut = f"--train.micro {micro} does, with {size(micro) / 2**30:.1f} GiB"

@@ -19,6 +19,7 @@ from adlm.config import (
     ProcessConfig,
     TrainConfig,
 )
+from adlm.models.size import resize
 from adlm.registry import register
 
 LM1B = DataConfig(name="lm1b", tokenizer="bert", length=128, packing="document", compat=True)
@@ -92,3 +93,17 @@ def owt_adlm() -> Config:
 def owt_a2r() -> Config:
     """A2R on OpenWebText, 262B tokens."""
     return published(owt_ar(), "a2r")
+
+
+@register("recipe", "owt-adlm-medium")
+def owt_adlm_medium() -> Config:
+    """ADLM on OpenWebText at medium size: 24 blocks of anchor network, 12 of denoiser."""
+    return resize(owt_adlm(), "medium")
+
+
+@register("recipe", "owt-adlm-xl")
+def owt_adlm_xl() -> Config:
+    """ADLM of 1.3 billion parameters on OpenWebText: for a cluster, see docs/data.md."""
+    config = owt_adlm()
+    model = replace(config.model, width=2048, heads=16)
+    return replace(config, model=model, optim=replace(config.optim, lr=1.5e-4))
