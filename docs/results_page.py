@@ -15,6 +15,7 @@ from follow import ReadmeResult
 from adlm.eval.report import of_file
 from adlm.results import Result, read_json
 from adlm.studies.finetune import FinetuneResult
+from adlm.studies.lasting_result import LastingResult
 from adlm.studies.quickstart_result import QuickstartResult
 from adlm.studies.reasoning import ReasoningStudyResult
 from adlm.studies.result import StudyResult
@@ -59,7 +60,8 @@ def shown(section: Section, result: Result) -> list[str]:
 def studies() -> dict[str, Result]:
     """All studies, by the names of their files."""
     found = {name: study for name in STUDIES if (study := read(StudyResult, name))}
-    return {**found, **every(ReasoningStudyResult, "study-reasoning*")}
+    lasting = every(LastingResult, "study-lasting*")
+    return {**found, **lasting, **every(ReasoningStudyResult, "study-reasoning*")}
 
 
 def tables() -> dict[Path, str]:

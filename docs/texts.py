@@ -29,6 +29,7 @@ from typing import Any
 from adlm.eval import paper
 from adlm.eval.report import result_of
 from adlm.results import read_json
+from adlm.studies.lasting_result import Gap, Trend
 from adlm.studies.reasoning import ReasoningStudyResult
 from adlm.studies.result import StudyPair, StudyResult, StudyRow
 from adlm.viz.table import spread
@@ -106,6 +107,18 @@ class Facts:
         """The seed-by-seed comparison of two rows: its `test_ppl` differences and `ci95`."""
         pairs = self.value("pairs")
         return next(p for p in pairs if (p.row, p.against) == (name, other))
+
+    def gap(self, candidate: str, size: str, tokens: float) -> Gap:
+        """How far a candidate of study lasting is ahead of MDLM: gap("deep", "nano", 6e6).mean."""
+        return next(
+            g
+            for g in self.value("gaps")
+            if (g.candidate, g.size, g.tokens) == (candidate, size, tokens)
+        )
+
+    def trend(self, candidate: str, size: str) -> Trend:
+        """Where that goes: trend("deep", "nano").doubling, in points of percent."""
+        return next(t for t in self.value("trends") if (t.candidate, t.size) == (candidate, size))
 
 
 def into(found: Any, key: str | int) -> Any:

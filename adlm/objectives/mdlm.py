@@ -92,10 +92,10 @@ class MaskedDiffusion(Objective):
         return replace(config, process=replace(process, masking=masking, eps=0.0))
 
     def noise(self, rows: int, length: int, generator: torch.Generator) -> Noise:
-        texts = rows // 2 if self.complement else rows
+        texts = -(-rows // 2) if self.complement else rows
         t = self.times(torch.rand(texts, generator=generator))
         made = Noise(t, torch.rand(texts, length, generator=generator))
-        return paired(made) if self.complement else made
+        return paired(made)[:rows] if self.complement else made
 
     def corrupt(self, batch: Batch, noise: Noise) -> tuple[Noised, Tensor]:
         """z_t with its weight, and the time of each row: (B,)."""
@@ -140,6 +140,11 @@ def check_complement(config: Config) -> None:
         raise UserError(
             "process.complement is a way to train in continuous time without the noise level: "
             "process.weight must be flat or clamp:MOST, process.steps 0, process.conditioned false"
+        )
+    if config.anchor.stale:
+        raise UserError(
+            "process.complement hides less where a row is noisier: anchor.stale must be 0, "
+            f"found {config.anchor.stale:g}"
         )
     if config.train.batch % 2:
         raise UserError(

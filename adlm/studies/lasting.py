@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from adlm.config import Config, check
+from adlm.config import AnchorConfig, Config, check
 from adlm.data.corpus import open_vocab
 from adlm.errors import UserError, nearest
 from adlm.models.cost import training_flops
@@ -71,6 +71,9 @@ def candidates() -> dict[str, Config]:
             made[f"{name} {size}"] = ordered(mdlm, sign * size)
         made[f"{name} 1, tilt"] = ordered(mdlm, sign, masking="bernoulli", tilt=True)
         made[f"{name} 1, bound"] = ordered(mdlm, sign, times="stratified", weight="bound")
+    rule = replace(mdlm, anchor=AnchorConfig(rule="corpus"))
+    made["anchors longer 1"] = ordered(rule, 1, order_by="anchors")
+    made["chance longer 1"] = ordered(mdlm, 1, order_by="chance")  # the control of the order
     made["MDLM, bound"] = process(mdlm, times="stratified", weight="bound")
     made["loops"] = replace(mdlm, model=replace(mdlm.model, loops=4))
     made["self-conditioning"] = replace(mdlm, model=replace(mdlm.model, recall=0.5))
@@ -89,7 +92,7 @@ def process(config: Config, **changes: Any) -> Config:
 
 
 def ordered(mdlm: Config, order: float, **changes: Any) -> Config:
-    """Return MDLM with rare tokens visible longer (order above 0) or frequent ones (below)."""
+    """Return MDLM with rare tokens, or anchors, visible longer (order above 0) or less long."""
     return process(replace(mdlm, objective="order"), order=float(order), **changes)
 
 

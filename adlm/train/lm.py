@@ -51,7 +51,8 @@ class LanguageModelling(Workload):
         self.config, self.device = config, device
         self.phases = [Phase(cfg.steps, config.optim)]
         self.cadence = Cadence(cfg.log_every, cfg.eval_every, cfg.save_every, keep=cfg.keep)
-        self.idle = config.model.bridge == "hidden"  # its anchor head rests while gamma is 0
+        # a hidden bridge's anchor head rests while gamma is 0, the map of recall in single passes
+        self.idle = config.model.bridge == "hidden" or config.model.recall > 0
         self.vocab: Vocab = base.vocab if base else open_vocab(config.data)
         self.rows = open_rows(config.data, "train", self.vocab)
         self.valid = open_rows(config.data, "valid", self.vocab)
