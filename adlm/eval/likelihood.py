@@ -27,6 +27,7 @@ from adlm.objectives.likelihood import Likelihood, evaluator, length_nats, score
 from adlm.objectives.mdlm import of_bound
 from adlm.registry import register
 from adlm.viz.page import Section
+from adlm.world import World
 
 
 @dataclass(frozen=True)
@@ -167,9 +168,11 @@ class LikelihoodResult(ScoredText, CheckpointResult):
 
 
 def measure(
-    saved: Checkpoint, settings: LikelihoodSettings = LikelihoodSettings()
+    saved: Checkpoint,
+    settings: LikelihoodSettings = LikelihoodSettings(),
+    world: World = World(),
 ) -> LikelihoodResult:
-    """Score a text under a checkpoint."""
+    """Score a text under a checkpoint, each of several processes its share of the rows."""
     device, precision = settings.place()
     if settings.order:
         check_order(settings.order, saved.config)
@@ -179,7 +182,7 @@ def measure(
     model = load_model(saved, device)
     index = spread(len(rows), settings.limit)
     how = (settings.draws, settings.seed, settings.batch, device, precision)
-    found = score(model, objective, rows, index, *how)
+    found = score(model, objective, rows, index, *how, world=world)
     if not math.isfinite(found.nll):
         raise UserError(f"{saved.path} gives a likelihood that is not finite on {chosen.name}")
     told = describe(found, rows, objective, saved.lengths(), settings.seed)
