@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch.distributed.rendezvous import rendezvous
 
 from adlm.device import pick
 from adlm.errors import RunStopped, UserError
@@ -23,6 +26,9 @@ from adlm.progress import console
 
 # what gloo, NCCL and the store say when another process is gone
 LOST = r"closed by peer|reset by peer|broken pipe|gloo|nccl|timed? ?out|failed to (recv|connect)"
+
+
+PATIENCE = 600  # seconds until all processes must have come
 
 
 @dataclass(frozen=True)
@@ -73,8 +79,37 @@ def start(device: str) -> World:
         torch.cuda.set_device(device)
     guest = dist.is_initialized()
     if not guest:
-        dist.init_process_group("cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo")
+        store, rank, size = next(rendezvous("env://"))
+        store = dist.PrefixStore(agree(store, rank, size), store)
+        kind = "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
+        dist.init_process_group(kind, store=store, rank=rank, world_size=size)
     return World(dist.get_rank(), size, guest)
+
+
+def agree(store: dist.Store, rank: int, size: int) -> str:
+    """Return one new name on all processes, under which they find each other.
+
+    torchrun's store keeps what processes wrote that were lost since, and their addresses with it.
+    So each says a word of its own, and only the first process's answer to that very word counts.
+    """
+    word, until = uuid.uuid4().hex, time.monotonic() + PATIENCE
+    others = range(1, size)
+    if rank:
+        store.set(f"adlm/word/{rank}", word)
+    while time.monotonic() < until:
+        for r in others if rank == 0 else ():
+            if store.check([f"adlm/word/{r}"]):
+                store.set(f"adlm/answer/{r}", store.get(f"adlm/word/{r}").decode() + word)
+        if rank == 0 and store.check([f"adlm/{word}/{r}" for r in others]):
+            return word
+        if rank and store.check([f"adlm/answer/{rank}"]):
+            answer = store.get(f"adlm/answer/{rank}").decode()
+            if answer.startswith(word):
+                name = answer.removeprefix(word)
+                store.set(f"adlm/{name}/{rank}", "heard")
+                return name
+        time.sleep(0.01)
+    raise UserError(f"process {rank} of {size} waited {PATIENCE} s, and not all others came")
 
 
 def finish(world: World) -> None:

@@ -2,7 +2,7 @@
 
     python benchmarks/shard.py [--steps 50] [--out results/bench-shard.json]
 
-Real processes that talk by gloo, AdamW, fp32, ADLM on the default corpus. Losses (size nano) are
+Real processes that talk by gloo, AdamW, fp32, ADLM on the default corpus. Losses (size pico) are
 those of every step; a difference is the largest one, as a share. Memory (size tiny) is what a
 process holds of weights, gradients, moments and averaged weights: `at rest` its shards before the
 update, and `peak` the most at any block's pass, with what is gathered then and gradients that are
@@ -70,6 +70,21 @@ def trained(given: dict[str, Any], out: Path) -> None:
         train(from_dict(values), out / name, resume=True)
 
 
+def half_way(given: dict[str, Any], out: Path) -> None:
+    """In each process: the same to the middle, as a training that is stopped there."""
+    for name, values in given.items():
+        workload = LanguageModelling(from_dict(values), "cpu")
+        engine, middle = Engine(workload, out / name, start("cpu")), workload.ends[-1] // 2
+
+        def told(engine: Engine = engine, middle: int = middle) -> int:
+            return int(engine.step >= middle)
+
+        if engine.world.main:
+            write_json(out / name / "config.json", values)
+        engine.world.wait()
+        engine.fit(type("Stop", (), {"raised": property(lambda self, told=told: told())})())
+
+
 def size_of(tensors: Iterable[Tensor | None]) -> int:
     """Bytes of this process's rows, each memory counted once."""
     held = {shard.local(t).untyped_storage() for t in tensors if t is not None}
@@ -134,8 +149,9 @@ def difference(a: Path, b: Path, after: int = 0) -> float:
     return max(abs(x - y) / abs(x) for x, y in pairs)
 
 
-def killed(config: Config, home: Path, name: str) -> float:
+def killed(steps: int, home: Path) -> float:
     """Kill one of four processes with SIGKILL; torchrun starts all again. Against undisturbed."""
+    config = losses(steps)["full"]
     process = launch(4, "train", {"killed": to_dict(config)}, home, "--max-restarts", "1")
     run_folder = home / "killed"
     while not checkpoint.steps(run_folder):
@@ -146,20 +162,24 @@ def killed(config: Config, home: Path, name: str) -> float:
     )
     os.kill(int(listed.stdout.split()[2]), signal.SIGKILL)
     assert process.wait() == 0
-    return difference(home / name, run_folder)
+    return difference(home / "4-full", run_folder)
+
+
+def losses(steps: int) -> dict[str, Config]:
+    """The trainings that are compared, by what is sharded; saved and validated half-way too."""
+    half = steps // 2
+    return {m: setting("pico", m, steps=steps, eval_every=half, save_every=half) for m in MODES}
 
 
 def measure(steps: int, home: Path) -> dict[str, Any]:
     """All figures."""
-    half, every = steps // 2, {}
-    whole = {m: setting("nano", m, steps=steps, eval_every=half, save_every=half) for m in MODES}
+    half, every, whole = steps // 2, {}, losses(steps)
     for processes in (1, 2, 4):
         run(processes, "train", {f"{processes}-{m}": to_dict(whole[m]) for m in MODES}, home)
         run(processes, "memory", {m: to_dict(setting("tiny", m)) for m in MODES}, home)
     for m in ("grad", "full"):
-        short = replace(whole[m], train=replace(whole[m].train, steps=half))
-        every |= {f"{m}-4-to-{n}": to_dict(short) for n in (2, 1)}
-    run(4, "train", every, home)
+        every |= {f"{m}-4-to-{n}": to_dict(whole[m]) for n in (2, 1)}
+    run(4, "half", every, home)
     for n in (2, 1):
         run(n, "train", {f"{m}-4-to-{n}": to_dict(whole[m]) for m in ("grad", "full")}, home)
     names = [(n, m) for n in (1, 2, 4) for m in MODES]
@@ -181,7 +201,6 @@ def measure(steps: int, home: Path) -> dict[str, Any]:
             for m in ("grad", "full")
             for n in (2, 1)
         },
-        "killed": killed(whole["full"], home, "4-full"),
     }
 
 
@@ -189,19 +208,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--out", type=Path, default=Path("results/bench-shard.json"))
-    parser.add_argument("--task", choices=("train", "memory"), help=argparse.SUPPRESS)
+    parser.add_argument("--task", choices=("train", "half", "memory"), help=argparse.SUPPRESS)
     parser.add_argument("--given", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     torch.set_num_threads(1)
     if asked.task:
         world = start("cpu")
-        (trained if asked.task == "train" else measured)(json.loads(asked.given), asked.out)
+        tasks = {"train": trained, "half": half_way, "memory": measured}
+        tasks[asked.task](json.loads(asked.given), asked.out)
         finish(world)
         return
     with tempfile.TemporaryDirectory() as home:
-        found = measure(asked.steps, Path(home))
-    stamp = Stamp.now("cpu", "fp32")
-    write_json(asked.out, {"command": "bench-shard", **vars(stamp), **found})
+        found = {"command": "bench-shard", **vars(Stamp.now("cpu", "fp32"))}
+        found |= measure(asked.steps, Path(home))
+        write_json(asked.out, found)
+        write_json(asked.out, found | {"killed": killed(asked.steps, Path(home))})
 
 
 if __name__ == "__main__":
