@@ -33,6 +33,7 @@ from adlm.samplers.generate import Samples, SamplingSettings, generate
 from adlm.samplers.keywords import settings
 from adlm.samplers.trace import Trace
 from adlm.values import check, typed
+from adlm.world import World
 
 use = allow  # code of one's own, by its name module:name
 
@@ -127,10 +128,12 @@ class Model:
         given: np.ndarray | Sequence[np.ndarray],
         how: SamplingSettings,
         watch: Watch | None = None,
+        world: World = World(),
     ) -> Samples:
         """Write the masks of a template, (L,) token ids, or of several."""
         precise = replace(how, precision=devices.precision(how.precision, self.device))
-        return generate(self.network, self.config, self.vocab, given, precise, self.device, watch)
+        own = (self.network, self.config, self.vocab)
+        return generate(*own, given, precise, self.device, watch, world)
 
     def record(self, given: np.ndarray, how: SamplingSettings) -> tuple[Samples, Trace]:
         """Return the same with a record of every step."""

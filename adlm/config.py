@@ -115,6 +115,10 @@ class TrainConfig:
         seed: Seed of weights, order and noise.
         precision: auto (bf16 where this machine is fast at it), bf16 or fp32.
         compile: Compile the trunk with torch.compile.
+        shard: What each of several processes has of its own: none (all have everything), grad
+            (gradients, moments and averaged weights are in shards) or full (weights too).
+        checkpoint_blocks: Compute each block again in the backward pass: less memory, a third more
+            time.
         device: auto, cpu, mps, cuda or cuda:N.
         log_every: Steps between lines of metrics.
         eval_every: Steps between evaluations on the valid split; 0 = only at the end.
@@ -130,6 +134,8 @@ class TrainConfig:
     seed: int = 0
     precision: Literal["auto", "bf16", "fp32"] = "auto"
     compile: bool = False
+    shard: Literal["none", "grad", "full"] = "none"
+    checkpoint_blocks: bool = False
     device: str = "auto"
     log_every: int = 10
     eval_every: int = 0

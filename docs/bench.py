@@ -207,9 +207,63 @@ def often(statuses: dict[str, int]) -> str:
     return ", ".join(f"{count} of {status}" for status, count in sorted(statuses.items()))
 
 
+@dataclass(frozen=True)
+class ShardCase:
+    """So many processes, of which each has a share of something; in bytes."""
+
+    processes: int
+    shard: str
+    difference: float  # of losses from those of one process, the largest, as a share
+    valid_nll: float
+    weights: int
+    gradients: int
+    moments: int
+    ema: int
+    at_rest: int
+    peak: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardBench(Result):
+    """benchmarks/shard.py."""
+
+    command: ClassVar[str] = "bench-shard"
+    steps: int
+    cases: list[ShardCase]
+    resumed: dict[str, float]
+    killed: float
+
+    def section(self, name: str) -> Section:
+        whole = next(c for c in self.cases if c.shard == "none")
+        rows = [
+            [
+                f"{c.processes}, {c.shard}",
+                f"{c.difference:.1e}",
+                f"{c.valid_nll:.6f}",
+                *(f"{part / 2**20:.1f}" for part in (c.weights, c.gradients, c.moments, c.ema)),
+                f"{c.at_rest / whole.at_rest:.2f}",
+                f"{c.peak / whole.peak:.2f}",
+            ]
+            for c in self.cases
+        ]
+        said = ", ".join(f"{how}: {share:.1e}" for how, share in self.resumed.items())
+        notes = [
+            f"Saved on 4 processes and resumed on fewer, the largest difference: {said}. One of 4 "
+            f"killed by SIGKILL and all started again, against undisturbed: {self.killed:.1e}.",
+            "`python benchmarks/shard.py`: ADLM, AdamW, fp32, gloo. Differences are over "
+            f"{self.steps} steps at size pico; MiB that a process holds before the update, and at "
+            "most when a block is passed, at size tiny, as shares of what one process with "
+            "everything has.",
+        ]
+        header = ["processes, shard", "difference", "validation nats", "weights", "gradients"]
+        header += ["moments", "averaged", "held", "held at most"]
+        return Section("Sharded training", header, rows, notes)
+
+
 BENCHES: tuple[type[Result], ...] = (
     TrainStepBench,
     AnchoredStepBench,
     SamplingBench,
     ServeBench,
+    ShardBench,
 )

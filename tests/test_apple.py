@@ -15,13 +15,13 @@ import torch
 
 from adlm import api, registry
 from adlm import device as devices
+from adlm import world as distributed
 from adlm.config import AnchorConfig, ProcessConfig
 from adlm.errors import UserError
 from adlm.eval import lens
 from adlm.process.anchors import Anchors
 from adlm.samplers import template
 from adlm.samplers.trace import expected
-from adlm.train import distributed
 from adlm.train.log import read
 from adlm.train.run import train
 from tests.apple import NAME, Apple
@@ -181,5 +181,5 @@ def test_an_apple_gpu_is_picked_after_cuda_and_before_the_cpu(monkeypatch):
 
 def test_several_processes_do_not_share_an_apple_gpu(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(UserError, match=r"--train\.device cpu"):
+    with pytest.raises(UserError, match="take the device cpu"):
         distributed.start("mps")

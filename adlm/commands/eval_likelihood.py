@@ -7,6 +7,7 @@ from pathlib import Path
 from adlm.commands.output import Output
 from adlm.eval.likelihood import LikelihoodSettings, measure
 from adlm.models import checkpoint
+from adlm.world import together
 
 
 def eval_likelihood(
@@ -15,6 +16,8 @@ def eval_likelihood(
     out: str | None = None,
 ) -> None:
     """Score text: perplexity with its standard error, and whether it is exact or a bound.
+
+    Under torchrun each process scores its share of the rows, to the same figure.
 
     Args:
         checkpoint_or_run: A checkpoint, or a run (its newest checkpoint is taken).
@@ -25,5 +28,6 @@ def eval_likelihood(
     text = settings.data.name or saved.config.data.name
     label = Path(text).name.replace(":", "-") or "data"
     usual = saved.run / "eval" / f"likelihood-{label}-{settings.split}.json"
-    output = Output(Path(out) if out else usual)
-    output.finish(measure(saved, settings))
+    with together(settings.device) as world:
+        output = Output(Path(out) if out else usual, world.main)
+        output.finish(measure(saved, settings, world))

@@ -13,11 +13,12 @@ R = TypeVar("R", bound=Result)
 
 
 class Output:
-    """Where a command's result goes."""
+    """Where a command's result goes; of several processes, only the `main` one writes it."""
 
-    def __init__(self, path: Path):
-        try_place(path)  # before hours of work
-        self.path = path
+    def __init__(self, path: Path, main: bool = True):
+        if main:
+            try_place(path)  # before hours of work
+        self.path, self.main = path, main
 
     def earlier(self, kind: type[R]) -> R | None:
         """Read what an earlier run left, if it can be read."""
@@ -29,10 +30,13 @@ class Output:
     def keep(self, result: Result) -> None:
         """Save a part; where that fails the work goes on, for its figures are still printed."""
         with suppress(UserError):
-            result.save(self.path)
+            if self.main:
+                result.save(self.path)
 
     def finish(self, result: Result, also: str = "") -> None:
         """Print the figures, then save them: a full disk costs the file, not the figures."""
+        if not self.main:
+            return
         print(result.text())
         result.save(self.path)
         print(f"written to {self.path}{also}")

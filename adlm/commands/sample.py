@@ -11,6 +11,7 @@ from adlm.data.records import read_prompts
 from adlm.errors import UserError
 from adlm.samplers.generate import SamplingSettings
 from adlm.viz.texts import Outputs
+from adlm.world import together
 
 
 def sample(
@@ -22,7 +23,7 @@ def sample(
     settings: SamplingSettings = SamplingSettings(),
     outputs: Outputs = Outputs(),
 ) -> None:
-    """Generate texts.
+    """Generate texts; under torchrun each process writes its share of them.
 
     Args:
         checkpoint_or_run: A checkpoint, or a run (its newest checkpoint is taken); without it the
@@ -36,18 +37,19 @@ def sample(
         settings: How texts are written.
         outputs: Files beside what is printed.
     """
-    if prompts is None:
-        model = api.load(checkpoint_or_run, settings.device)
-        return outputs.tell(model, model.blank(prompt, length, max_new_tokens), settings)
-    if prompt or outputs.trace:
+    if prompts and (prompt or outputs.trace):
         other = "--prompt" if prompt else "--trace"
         raise UserError(f"--prompts answers a whole file: leave out {other}")
-    found = read_prompts(Path(prompts).expanduser())
-    model = api.load(checkpoint_or_run, settings.device)
-    given = []
-    for where, text in found:
-        given.append(blank(model, where, text, length, max_new_tokens))
-    outputs.answer(model, [text for _, text in found], given, settings)
+    found = read_prompts(Path(prompts).expanduser()) if prompts is not None else []
+    with together(settings.device) as world:
+        if outputs.trace and world.size > 1:
+            raise UserError("--trace records the texts of one process: leave out torchrun")
+        model = api.load(checkpoint_or_run, settings.device)
+        if prompts is None:
+            given = model.blank(prompt, length, max_new_tokens)
+            return outputs.tell(model, given, settings, world)
+        every = [blank(model, where, text, length, max_new_tokens) for where, text in found]
+        return outputs.answer(model, [text for _, text in found], every, settings, world)
 
 
 def blank(

@@ -30,6 +30,7 @@ from adlm.objectives.mdlm import of_bound
 from adlm.registry import register
 from adlm.values import check_sizes
 from adlm.viz.page import Section
+from adlm.world import World
 
 
 @dataclass(frozen=True)
@@ -178,9 +179,11 @@ class LikelihoodResult(ScoredText, CheckpointResult):
 
 
 def measure(
-    saved: Checkpoint, settings: LikelihoodSettings = LikelihoodSettings()
+    saved: Checkpoint,
+    settings: LikelihoodSettings = LikelihoodSettings(),
+    world: World = World(),
 ) -> LikelihoodResult:
-    """Score a text under a checkpoint."""
+    """Score a text under a checkpoint, each of several processes its share of the rows."""
     device, precision = settings.place()
     if settings.order:
         check_order(settings.order, saved.config)
@@ -195,7 +198,7 @@ def measure(
     model.trunk.effort = effort
     index = spread(len(rows), settings.limit)
     how = (settings.draws, settings.seed, settings.batch, device, precision)
-    found = score(model, objective, rows, index, *how)
+    found = score(model, objective, rows, index, *how, world=world)
     if not math.isfinite(found.nll):
         raise UserError(f"{saved.path} gives a likelihood that is not finite on {chosen.name}")
     told = describe(found, rows, objective, saved.lengths(), settings.seed)

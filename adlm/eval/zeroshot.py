@@ -28,6 +28,7 @@ from adlm.objectives.likelihood import evaluator, score, spread
 from adlm.progress import console
 from adlm.registry import lookup, register
 from adlm.viz.page import Section
+from adlm.world import World
 
 SUITE = (
     "lambada", "ptb", "wikitext-2", "wikitext-103", "lm1b", "ag_news", "pubmed", "arxiv", "scitldr",
@@ -139,9 +140,11 @@ def measure(
     settings: ZeroshotSettings = ZeroshotSettings(),
     earlier: ZeroshotResult | None = None,
     keep: Callable[[ZeroshotResult], None] = lambda _: None,
+    world: World = World(),
 ) -> ZeroshotResult:
     """Score the sets one by one; `keep` gets what there is after each.
 
+    Each of several processes scores its share of a set's rows.
     Sets of an `earlier` result with the same settings stay, and are not scored again.
     """
     names = list(dict.fromkeys(SUITE if settings.sets is None else settings.sets))
@@ -178,7 +181,7 @@ def measure(
         console.print(f"{name} ({split}): {len(rows):,} rows")
         index = spread(len(rows), settings.limit)
         how = (settings.draws, settings.seed, settings.batch, device, precision)
-        found = score(model, objective, rows, index, *how)
+        found = score(model, objective, rows, index, *how, world=world)
         if not math.isfinite(found.nll):
             raise UserError("the likelihood is not finite")
         return ScoredSet(

@@ -5,6 +5,9 @@
     train.safetensors  state.json                                   what resuming needs besides
     manifest.json                                                   size and sha256 of each file
 
+Sharded training has shard-N-*.safetensors instead of both tensor files (see `parts.py`), which are
+put together when they are read.
+
 A checkpoint is written to a hidden folder and renamed: after a crash it is there whole or not at
 all. Reading checks the manifest, so a damaged or foreign file is found before it is used.
 """
@@ -30,14 +33,15 @@ from adlm.data.counts import CorpusCounts
 from adlm.data.lengths import Lengths
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
-from adlm.models import shipped
+from adlm.models import parts, shipped
 from adlm.models.manifest import MANIFEST, Manifest
 from adlm.nn.config import ModelConfig
 from adlm.system import sync
 from adlm.values import read_object, read_plain
 
 State = TypeVar("State")
-NEEDED = ("config.json", "tokenizer.json", "vocab.json", "model.safetensors")
+SETTINGS = ("config.json", "tokenizer.json", "vocab.json")
+NEEDED = (*SETTINGS, "model.safetensors")
 FILES = (*NEEDED, "lengths.json", "source.json", MANIFEST)  # what use needs, without training's
 COUNTS = "table_"  # how the names of the corpus's counts begin, beside the weights
 
@@ -50,6 +54,7 @@ class Checkpoint:
     config: Config
     vocab: Vocab
     hash: str  # of model.safetensors
+    parts: tuple[str, ...] = ()  # files of a sharded training, instead of it
 
     @property
     def run(self) -> Path:
@@ -64,12 +69,19 @@ class Checkpoint:
 
     def weights(self) -> dict[str, Tensor]:
         """Return the (averaged) weights of the network."""
-        found = _without_counts(_tensors(self.path / "model.safetensors"))
+        if self.parts:
+            own = {prefix: self._of_parts(prefix) for prefix in ("ema.", "weights.")}
+            found = own["ema."] or own["weights."]
+        else:
+            found = _without_counts(_tensors(self.path / "model.safetensors"))
         return with_twins(found, self.config.model)
 
     def counts(self) -> CorpusCounts | None:
         """Return how often tokens occur in the training corpus, where the anchor rule reads it."""
-        tensors = _tensors(self.path / "model.safetensors", COUNTS)
+        if self.parts:
+            tensors = parts.read(self.path, self.parts, COUNTS)
+        else:
+            tensors = _tensors(self.path / "model.safetensors", COUNTS)
         names = [COUNTS + name for name in ("tokens", "rows", "total")]
         if not tensors:
             return None
@@ -94,12 +106,18 @@ class Checkpoint:
         return Lengths(np.array(counts, dtype=np.int64))
 
     def training(self) -> dict[str, Tensor]:
-        """Return the tensors that resuming needs."""
+        """Return the tensors that resuming needs, whole."""
+        if self.parts:
+            return _without_counts(parts.read(self.path, self.parts))
         return _without_counts(_tensors(self._kept("train.safetensors")))
 
     def state(self, kind: type[State]) -> State:
         """Return how far the training was: an object of the dataclass that was saved."""
         return read_object(self._kept("state.json"), kind)
+
+    def _of_parts(self, prefix: str) -> dict[str, Tensor]:
+        found = parts.read(self.path, self.parts, prefix)
+        return {name.removeprefix(prefix): tensor for name, tensor in found.items()}
 
     def _kept(self, name: str) -> Path:
         if not (self.path / name).is_file():
@@ -130,10 +148,15 @@ def save(
     with whole(final) as work:
         write(work, config, vocab, weights, lengths, counts)
         save_file(_plain(training), work / "train.safetensors")
-        (work / "state.json").write_text(json.dumps(to_dict(state)), encoding="utf-8")
+        write_state(work, state)
+    drop(run, keep)
+    return final
+
+
+def drop(run: Path, keep: int) -> None:
+    """Remove all checkpoints of a run but the newest ones."""
     for old in steps(run)[:-keep]:
         shutil.rmtree(old, ignore_errors=True)
-    return final
 
 
 def write(
@@ -145,12 +168,24 @@ def write(
     counts: CorpusCounts | None = None,
 ) -> None:
     """Write what evaluation needs into a folder."""
+    write_settings(work, config, vocab, lengths)
+    write_tensors(work, weights, counts)
+
+
+def write_settings(
+    work: Path, config: Config, vocab: Vocab, lengths: Lengths | None = None
+) -> None:
+    """Write all of that but the tensors."""
     (work / "config.json").write_text(json.dumps(to_dict(config), indent=2), encoding="utf-8")
     vocab.save(work)
     if lengths is not None:
         text = json.dumps(lengths.counts.tolist())
         (work / "lengths.json").write_text(text, encoding="utf-8")
-    write_tensors(work, weights, counts)
+
+
+def write_state(work: Path, state: object) -> None:
+    """Write how far the training is, a dataclass object."""
+    (work / "state.json").write_text(json.dumps(to_dict(state)), encoding="utf-8")
 
 
 def write_tensors(
@@ -160,8 +195,12 @@ def write_tensors(
     metadata: dict[str, str] | None = None,
 ) -> None:
     """Write model.safetensors: the weights, and beside them the corpus's counts."""
-    beside = {COUNTS + name: tensor for name, tensor in vars(counts).items()} if counts else {}
-    save_file(_plain(weights | beside), work / "model.safetensors", metadata)
+    save_file(_plain(weights | named_counts(counts)), work / "model.safetensors", metadata)
+
+
+def named_counts(counts: CorpusCounts | None) -> dict[str, Tensor]:
+    """Return the corpus's counts under the names that they have in files."""
+    return {COUNTS + name: tensor for name, tensor in vars(counts).items()} if counts else {}
 
 
 def twins(model: ModelConfig) -> list[str]:
@@ -187,19 +226,24 @@ def whole(final: Path, unlisted: Collection[str] = ()) -> Iterator[Path]:
     try:
         work.mkdir(parents=True)
         yield work
-        Manifest.of(work, unlisted).write(work)
-        for path in work.iterdir():
-            sync(path)
-        if final.exists():  # an incomplete folder of that name from elsewhere
-            shutil.rmtree(final)
-        work.rename(final)
-        sync(final.parent)
+        seal(work, final, unlisted)
     except (OSError, SafetensorError) as error:
         raise UserError(
             f"the checkpoint {final} could not be written ({error}); earlier ones are untouched"
         ) from None
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def seal(work: Path, final: Path, unlisted: Collection[str] = ()) -> None:
+    """Give a filled folder its manifest and, in one move, its name."""
+    Manifest.of(work, unlisted).write(work)
+    for path in work.iterdir():
+        sync(path)
+    if final.exists():  # an incomplete folder of that name from elsewhere
+        shutil.rmtree(final)
+    work.rename(final)
+    sync(final.parent)
 
 
 def steps(run: Path) -> list[Path]:
@@ -233,7 +277,8 @@ def load(path: str | Path) -> Checkpoint:
     """Find and check a checkpoint."""
     folder = find(path)
     files = Manifest.read(folder).files
-    for name in NEEDED:
+    own = parts.among(files)
+    for name in SETTINGS if own else NEEDED:
         if name not in files:
             raise UserError(f"{folder} is not a checkpoint of adlm: its manifest lacks {name}")
     for name, record in files.items():
@@ -241,7 +286,8 @@ def load(path: str | Path) -> Checkpoint:
     values = read_plain(folder / "config.json")
     exported = isinstance(values, dict) and "adlm" in values  # transformers' fields around it
     config = from_dict(values["adlm"] if exported else values, where=folder / "config.json")
-    return Checkpoint(folder, config, Vocab.load(folder), files["model.safetensors"].sha256)
+    hashes = [files[name].sha256 for name in own or ["model.safetensors"]]
+    return Checkpoint(folder, config, Vocab.load(folder), parts.one_hash(hashes), own)
 
 
 def _tensors(path: Path, begin: str = "") -> dict[str, Tensor]:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from adlm.nn.cache import BlockCache
 from adlm.nn.config import TrunkConfig
@@ -83,6 +84,8 @@ class Block(nn.Module):
     and its output gated by the time embedding c: branch(norm(h) * (1 + a) + b) * g.
     """
 
+    again = False  # compute the pass again for the backward pass, instead of keeping what it made
+
     def __init__(self, cfg: TrunkConfig, causal: bool):
         super().__init__()
         self.conv = ShortConv(cfg.width, cfg.conv, causal) if cfg.conv else None
@@ -105,6 +108,22 @@ class Block(nn.Module):
         at: Tensor | None = None,
     ) -> Tensor:
         """h: (B, L, D) -> (B, L, D); with `at`, (N,) flat positions, only those: (N, D)."""
+        given = (h, layout, turn, mask, c, cache, at)
+        if self.again and torch.is_grad_enabled():
+            return checkpoint(self.passed, *given, use_reentrant=False)
+        return self.passed(*given)
+
+    def passed(
+        self,
+        h: Tensor,
+        layout: Layout,
+        turn: tuple[Tensor, Tensor] | None,
+        mask: Tensor | None,
+        c: Tensor | None,
+        cache: BlockCache | None,
+        at: Tensor | None,
+    ) -> Tensor:
+        """The pass itself."""
         if self.conv is not None:
             past = cache.slide(h, len(self.conv.weight)) if cache is not None else None
             h = self.conv(h, layout, past)
@@ -117,10 +136,19 @@ class Block(nn.Module):
         change = self.modulation(c)  # (B, 6 D) or (B, L, 6 D)
         b1, a1, *_ = each(change).chunk(6, dim=-1)  # each (B, 1, D) or (B, L, D)
         _, _, g1, b2, a2, g2 = each(change, at, h.shape[1]).chunk(6, dim=-1)  # or (N, D)
-        qkv = self.attention.qkv(self.norm1(h) * (1 + a1) + b1)
+        qkv = self.attention.qkv(normed(h, self.norm1) * (1 + a1) + b1)
         h = pick(h, at) + g1 * self.dropout(self.attention(qkv, turn, mask, causal, cache, at))
-        inner = self.up(self.norm2(h) * (1 + a2) + b2)  # (B, L, mlp D)
+        inner = self.up(normed(h, self.norm2) * (1 + a2) + b2)  # (B, L, mlp D)
         return h + g2 * self.dropout(gelu_linear(inner, self.down))
+
+
+def normed(x: Tensor, norm: nn.LayerNorm) -> Tensor:
+    """norm(x), also where its weights are narrower than x: a sharded block is gathered in bf16."""
+    weight, bias = norm.weight, norm.bias
+    if torch.promote_types(x.dtype, weight.dtype) == weight.dtype:
+        return norm(x)
+    wide = None if bias is None else bias.to(x.dtype)
+    return F.layer_norm(x, norm.normalized_shape, weight.to(x.dtype), wide, norm.eps)
 
 
 def norm_linear(x: Tensor, norm: nn.LayerNorm, linear: nn.Linear) -> Tensor:
@@ -133,9 +161,9 @@ def norm_linear(x: Tensor, norm: nn.LayerNorm, linear: nn.Linear) -> Tensor:
         True
     """
     if torch.compiler.is_compiling() or not torch.is_grad_enabled():  # a compiler does it itself
-        return linear(norm(x))
+        return linear(normed(x, norm))
     if norm.bias is not None:  # only foreign networks have one
-        return linear(norm(x))
+        return linear(normed(x, norm))
     dtype = product_dtype(x, linear.weight)
     return _NormLinear.apply(x, norm.weight, norm.eps, linear.weight, linear.bias, dtype)
 
@@ -160,21 +188,22 @@ class _NormLinear(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(x, scale, weight)
         ctx.eps, ctx.dtype = eps, dtype
+        wide = torch.promote_types(x.dtype, scale.dtype)
         with torch.autocast(x.device.type, enabled=False):
-            a = F.layer_norm(x.to(scale.dtype), scale.shape, scale, None, eps)
+            a = F.layer_norm(x.to(wide), scale.shape, scale.to(wide), None, eps)
             return _linear(a, weight, bias, dtype)
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, scale, weight = ctx.saved_tensors
-        shape = list(scale.shape)
+        shape, dtype = list(scale.shape), torch.promote_types(x.dtype, scale.dtype)
         with torch.autocast(x.device.type, enabled=False):
-            wide = x.to(scale.dtype)
+            wide, scale = x.to(dtype), scale.to(dtype)
             a, mean, rstd = torch.native_layer_norm(wide, shape, scale, None, ctx.eps)
             da, dw, db = _linear_gradients(dy, a, weight, ctx.dtype, ctx.needs_input_grad[4])
             del a
             dx, dscale, _ = torch.ops.aten.native_layer_norm_backward(
-                da.to(scale.dtype), wide, shape, mean, rstd, scale, None, [True, True, False]
+                da.to(dtype), wide, shape, mean, rstd, scale, None, [True, True, False]
             )
         return dx, dscale, None, dw, db, None
 

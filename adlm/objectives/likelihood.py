@@ -30,6 +30,7 @@ from adlm.models.denoiser import Denoiser
 from adlm.objectives.base import Objective, make_objective
 from adlm.progress import Bar
 from adlm.types import Noise
+from adlm.world import World
 
 
 @dataclass(frozen=True)
@@ -150,17 +151,26 @@ def score(
     device: str = "cpu",
     precision: str = "fp32",
     quiet: bool = False,
+    world: World = World(),
 ) -> Likelihood:
-    """Score the rows `index`: (R,)."""
+    """Score the rows `index`: (R,).
+
+    Several processes take whole batches in turn, so that each row has the bits that it has on one.
+    They pass as many each, which weights that are gathered for a pass need.
+    """
     draws = 1 if objective.exact else draws
     clocks = objective.clocks(rows.length)
     nats = np.zeros((len(index), draws))
     model.eval()
     with (
         autocast(precision, device),
-        Bar("scoring", len(index), "rows", quiet=quiet) as bar,
+        Bar("scoring", len(index), "rows", quiet=quiet or not world.main) as bar,
     ):
-        for low in range(0, len(index), batch):
+        starts = range(0, len(index), batch)
+        for first in starts[:: world.size]:
+            low = first + world.rank * batch
+            mine = low < len(index)
+            low = low if mine else first
             part = index[low : low + batch]
             clean = rows.batch(part)
             made = (
@@ -173,8 +183,10 @@ def score(
                 if not objective.exact:
                     noise = stack([n[draw : draw + 1] for n in made]).to(device)
                 scored = objective.score(model, clean.to(device), noise)
-                nats[low : low + len(part), draw] = scored.rows.cpu().numpy()
-            bar.update(low + len(part))
+                if mine:
+                    nats[low : low + len(part), draw] = scored.rows.cpu().numpy()
+            bar.update(min(first + world.size * batch, len(index)))
+    nats = world.add(nats)
     return Likelihood(nats, rows.scored[index], rows.document[index], index)
 
 

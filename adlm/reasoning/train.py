@@ -14,9 +14,9 @@ from adlm.models.checkpoint import Checkpoint
 from adlm.reasoning.plan import Plan
 from adlm.reasoning.score import Solver
 from adlm.reasoning.workload import Reasoning, ReasoningState
-from adlm.train.distributed import World
 from adlm.train.engine import Engine
 from adlm.train.run import launch
+from adlm.world import World
 
 
 def train(plan: Plan, out: Path, resume: bool = False) -> int:

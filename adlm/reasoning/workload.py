@@ -29,10 +29,9 @@ from adlm.progress import console
 from adlm.reasoning import network
 from adlm.reasoning.forward import losses
 from adlm.reasoning.plan import Plan, describe
-from adlm.reasoning.score import Solver, tally
+from adlm.reasoning.score import Solver
 from adlm.reasoning.sequence import ReasoningRows, Row, collate
 from adlm.reasoning.vocab import items_vocab, pieces
-from adlm.train.distributed import World
 from adlm.train.log import Metrics
 from adlm.train.workload import (
     Cadence,
@@ -45,6 +44,7 @@ from adlm.train.workload import (
     Workload,
 )
 from adlm.values import check_sizes
+from adlm.world import World
 
 BUCKET = 16  # batches whose rows are sorted by length together
 SLACK = 16  # tokens that a trace may be longer than the longest one seen
@@ -129,12 +129,15 @@ class Reasoning(Workload):
         """Return the stage of the last of so many steps."""
         return self.place(step - 1)[0]
 
-    def validate(self, now: Moment) -> Metrics:
-        """Solve valid items."""
-        at = self.stage(now.step)
-        found = tally(self.solver(at).solve(self.valid.items))
-        console.print(f"stage {at}: {found.accuracy:.1%} of {found.items} valid items")
-        return {"step": now.step, "stage": at, "valid_accuracy": found.accuracy}
+    def validate(self, now: Moment, world: World) -> Metrics:
+        """Solve valid items, each process its share."""
+        at, items = self.stage(now.step), self.valid.items
+        mine = items[share(len(items), world.rank, world.size)]
+        (right,) = world.sum(sum(a.right for a in self.solver(at).solve(mine)))
+        accuracy = int(right) / len(items)
+        if world.main:
+            console.print(f"stage {at}: {accuracy:.1%} of {len(items)} valid items")
+        return {"step": now.step, "stage": at, "valid_accuracy": accuracy}
 
     def solver(self, at: int) -> Solver:
         """The model as it is now, with the slots of a stage."""

@@ -13,6 +13,7 @@ import torch
 from adlm import device as devices
 from adlm import registry
 from adlm.config import Config, check
+from adlm.data.loader import share
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.models.denoiser import Denoiser
@@ -28,6 +29,7 @@ from adlm.samplers.causal import run_causal
 from adlm.samplers.goals import toward
 from adlm.samplers.random import RowRandom
 from adlm.values import check_sizes
+from adlm.world import World
 
 # the first that can write
 DEFAULTS = ("causal", "ancestral", "posterior", "analytic", "order-ancestral")
@@ -147,10 +149,12 @@ def generate(
     settings: SamplingSettings = SamplingSettings(),
     device: str = "cpu",
     watch: Watch | None = None,
+    world: World = World(),
 ) -> Samples:
     """Write the masks of a template, (L,) token ids, or of several: n texts of each in turn.
 
-    Text i of a template is the same whatever n is, and whatever templates are beside it.
+    Text i of a template is the same whatever n is, and whatever templates are beside it. Each of
+    several processes writes its share, and all have all texts.
     """
     many = [templates] if isinstance(templates, np.ndarray) else list(templates)
     settings = toward(settings, config, samplers_for(config), not in_blocks(config))
@@ -158,11 +162,12 @@ def generate(
     policy = None if sampler == "causal" else find_way(sampler, config, settings)
     began, n = time.monotonic(), settings.n
     longest = max(len(one) for one in many)
-    made = np.full((len(many) * n, longest), vocab.pad)
+    made = np.zeros((len(many) * n, longest), dtype=np.int64)
     nfe, heads = np.zeros(len(made), dtype=np.int64), 0
     positions, anchored = np.zeros_like(nfe), np.zeros_like(nfe)
     for group in groups(many, policy, vocab.mask):
         rows = [(place, row) for place in group for row in range(n)]
+        rows = rows[share(len(rows), world.rank, world.size)]
         for low in range(0, len(rows), settings.at_once):
             part = rows[low : low + settings.at_once]
             given = [many[place] for place, _ in part]
@@ -174,6 +179,8 @@ def generate(
             positions[at] = canvas.passed.numpy()
             anchored[at] = canvas.anchors_passed.numpy()
             heads += canvas.heads
+    made, nfe, positions, anchored = map(world.add, (made, nfe, positions, anchored))
+    heads = int(world.sum(heads)[0])
     seconds = time.monotonic() - began
     ends = np.repeat([len(one) for one in many], n)
     for row, end in enumerate(ends):

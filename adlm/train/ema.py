@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from adlm.train.shard import local
+
 
 class Ema:
     """average <- decay * average + (1 - decay) * weights, with a warm-up of the decay."""
@@ -23,7 +25,7 @@ class Ema:
         """After optimiser step number `step` (from 0)."""
         if self.decay:
             decay = min(self.decay, (1 + step) / (10 + step))
-            torch._foreach_lerp_(self.average, self.weights, 1 - decay)
+            torch._foreach_lerp_(rows(self.average), rows(self.weights), 1 - decay)
 
     def state(self) -> dict[str, Tensor]:
         return dict(zip(self.names, self.average, strict=True)) if self.decay else {}
@@ -48,4 +50,9 @@ class Ema:
 
     @torch.no_grad()
     def _write(self, values: list[Tensor]) -> None:
-        torch._foreach_copy_(self.weights, values)
+        torch._foreach_copy_(rows(self.weights), rows(values))
+
+
+def rows(tensors: list[Tensor]) -> list[Tensor]:
+    """This process's rows of each."""
+    return [local(t) for t in tensors]

@@ -20,12 +20,15 @@ from adlm import device as devices
 from adlm.errors import RunStopped
 from adlm.models import checkpoint, hub
 from adlm.progress import Bar
-from adlm.train.distributed import World
+from adlm.train import shard
 from adlm.train.ema import Ema
 from adlm.train.log import Log, Logger
 from adlm.train.optim import Optimizers
+from adlm.train.saver import Saver
 from adlm.train.signals import StopFlag
 from adlm.train.workload import Loss, Moment, Portion, RunState, StepStats, Workload
+from adlm.values import read_plain
+from adlm.world import World
 
 
 class Scorer(nn.Module):
@@ -45,8 +48,11 @@ class Engine:
     def __init__(self, workload: Workload, run: Path, world: World):
         self.workload, self.run, self.world = workload, run, world
         self.config, self.model = workload.config, workload.model
-        self.precision = devices.precision(self.config.train.precision, workload.device)
-        self.scorer = world.wrap(Scorer(workload), workload.device, workload.idle)
+        self.precision = self.find_precision()
+        self.scorer = shard.wrap(
+            Scorer(workload), world, workload.device, self.mode, self.precision, workload.idle
+        )
+        self.saver = Saver(workload, run, world, shard.sharded(self.scorer))
         self.ema = Ema(self.model, self.config.optim.ema)
         self.step = 0
         self.tokens = 0
@@ -58,6 +64,18 @@ class Engine:
     def finished(self) -> bool:
         return self.step >= self.workload.ends[-1]
 
+    @property
+    def mode(self) -> shard.Mode:
+        return self.config.train.shard
+
+    def find_precision(self) -> str:
+        """Return the precision; one that was picked stays fp32 if the run began so, to the bit."""
+        asked = self.config.train.precision
+        begun = checkpoint.steps(self.run) if asked == "auto" else []
+        state = read_plain(begun[-1] / "state.json") if begun else {}
+        as_begun = isinstance(state, dict) and state.get("precision") == "fp32"
+        return "fp32" if as_begun else devices.precision(asked, self.workload.device)
+
     def optimizers(self) -> Optimizers:
         """New optimisers for the phase of the next step."""
         at, _ = self.workload.place(self.step)
@@ -67,14 +85,13 @@ class Engine:
     def resume(self, path: Path) -> None:
         """Take up a checkpoint."""
         saved = checkpoint.load(path)
-        tensors, state = saved.training(), self.workload.check(saved)
-        hub.fill(self.model, _part(tensors, "weights."), path)
-        if self.config.train.precision == "auto" and state.precision == "fp32":
-            self.precision = "fp32"  # as it began, so that the bits are the same
-        self.ema.load(_part(tensors, "ema."))
+        state = self.workload.check(saved)
         self.step, self.tokens, self.seconds = state.step, state.tokens, state.seconds
-        self.recent = list(state.recent)
         self.optim = self.optimizers()
+        tensors = self.saver.read(saved, self.optim)
+        hub.fill(self.model, _part(tensors, "weights."), path)
+        self.ema.load(_part(tensors, "ema."))
+        self.recent = list(state.recent)
         if self.workload.place(self.step)[1]:  # else a new phase begins with new moments
             self.optim.load(_part(tensors, "optim."))
 
@@ -109,6 +126,7 @@ class Engine:
                     saved = time.monotonic()
                 if told:
                     break
+        self.saver.wait()
         if log:
             log.close()
 
@@ -119,7 +137,7 @@ class Engine:
         portion = workload.portion(self.step, self.world)
         nats, anchor = self.world.sum(*self.accumulate(portion))
         limit = self.config.optim.clip or math.inf
-        norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), limit))
+        norm = shard.clip(self.model.parameters(), limit)
         if not (math.isfinite(nats) and math.isfinite(norm)):
             raise RunStopped(workload.broken(self.step, self.run, self.world))
         at, within = workload.place(self.step)
@@ -133,57 +151,44 @@ class Engine:
         """Gradients of this process's pieces; returns their nats and anchor loss.
 
         The loss is nats per prediction of the *global* batch. Wrapping takes the mean over
-        processes, so each one's loss is multiplied by their number to make it the sum.
+        processes, so each one's loss is multiplied by their number to make it the sum. Where
+        weights are gathered, a process with fewer pieces passes its last one again, for nothing.
         """
         self.model.train()
         gamma = self.workload.gamma(self.step / self.workload.ends[-1])
         nats = anchor = 0.0
-        for number, piece in enumerate(portion.pieces, 1):
-            self.world.sync(self.scorer, number == len(portion.pieces))
+        pieces, scale = portion.pieces, self.world.size / portion.count
+        turns = shard.turns(self.scorer, self.world, len(pieces))
+        for turn in range(turns):
+            mine = turn < len(pieces)
+            piece = pieces[turn] if mine else pieces[-1]
+            shard.sync(self.scorer, turn == turns - 1, self.mode)
             with devices.autocast(self.precision, self.workload.device):
                 found: Loss = self.scorer(piece, gamma > 0)
                 total = found.bound + gamma * found.anchor if gamma else found.bound
-            (total * (self.world.size / portion.count)).backward()
-            nats += found.nats.item()
-            anchor += found.anchor_nats.item()
+            (total * (scale if mine else 0.0)).backward()
+            if mine:
+                nats += found.nats.item()
+                anchor += found.anchor_nats.item()
         return nats, anchor
 
     def validate(self, now: Moment, log: Log | None) -> None:
-        """Measure the model with the averaged weights, on one process."""
+        """Measure the model with the averaged weights, on all processes."""
+        with self.ema.swapped(), shard.gathered(self.scorer):
+            found = self.workload.validate(now, self.world)
         if log is not None:
-            with self.ema.swapped():
-                log.write(self.workload.validate(now))
-        self.world.wait()
+            log.write(found)
 
     def save(self, now: Moment) -> None:
-        """Write a checkpoint, on one process."""
-        if self.world.main:
-            with self.ema.swapped():
-                averaged = {k: v.clone() for k, v in self.model.state_dict().items()}
-            training = {f"weights.{k}": v for k, v in self.model.state_dict().items()}
-            training |= {f"optim.{k}": v for k, v in self.optim.state().items()}
-            training |= {f"ema.{k}": v for k, v in self.ema.state().items()}
-            state = RunState(
-                step=self.step,
-                tokens=self.tokens,
-                seconds=now.seconds,
-                precision=self.precision,
-                recent=self.recent,
-            )
-            workload = self.workload
-            checkpoint.save(
-                self.run,
-                self.step,
-                self.config,
-                workload.vocab,
-                averaged,
-                training,
-                workload.state(state),
-                workload.cadence.keep,
-                workload.lengths,
-                workload.counts,
-            )
-        self.world.wait()
+        """Write a checkpoint."""
+        state = RunState(
+            step=self.step,
+            tokens=self.tokens,
+            seconds=now.seconds,
+            precision=self.precision,
+            recent=self.recent,
+        )
+        self.saver.save(state, self.ema, self.optim)
 
 
 def _due(step: int, every: int) -> bool:

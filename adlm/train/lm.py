@@ -24,14 +24,14 @@ from adlm.models.build import build_model
 from adlm.models.checkpoint import Checkpoint
 from adlm.models.denoiser import Denoiser
 from adlm.nn.effort import Effort
-from adlm.nn.transformer import Trunk
 from adlm.objectives.base import make_objective
 from adlm.objectives.likelihood import evaluator, score, spread
 from adlm.progress import sparkline
-from adlm.train.distributed import World
+from adlm.train import shard
 from adlm.train.log import Metrics, read
 from adlm.train.workload import Cadence, Loss, Moment, Phase, Portion, RunState, StepStats, Workload
 from adlm.types import Batch, Noise
+from adlm.world import World
 
 Piece = tuple[Batch, Noise | None]
 
@@ -71,10 +71,7 @@ class LanguageModelling(Workload):
             self.counts = CorpusCounts.count(self.rows, self.vocab.size)
         self.objective = make_objective(config, self.vocab, self.counts)
         self.bound = evaluator(config, self.vocab, self.counts)  # what is reported
-        if cfg.compile:
-            for module in self.model.modules():
-                if isinstance(module, Trunk):
-                    module.compile()
+        shard.prepare(self.model, cfg.compile, cfg.checkpoint_blocks, cfg.shard != "none")
 
     def dropout_seed(self, step: int, rank: int) -> int:
         return (self.config.train.seed * 1_000_003 + step) * 4099 + rank
@@ -117,7 +114,7 @@ class LanguageModelling(Workload):
             return Loss(found.bound, none, found.rows.sum(), none)
         return Loss(found.bound, found.anchor, found.rows.sum(), found.anchor_rows.sum())
 
-    def validate(self, now: Moment) -> Metrics:
+    def validate(self, now: Moment, world: World) -> Metrics:
         """Score rows of the valid split."""
         index = spread(len(self.valid), self.config.train.eval_rows)
         self.model.reach, self.model.trunk.effort = None, Effort.scored(self.config.model)
@@ -129,6 +126,7 @@ class LanguageModelling(Workload):
             device=self.device,
             precision=now.precision,
             quiet=True,
+            world=world,
         )
         if not math.isfinite(found.nll):
             raise RunStopped(f"the validation loss is not finite at step {now.step}")

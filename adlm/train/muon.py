@@ -4,19 +4,23 @@
     w <- w - lr sqrt(max(1, rows / columns)) U V^T,   where d = U S V^T.
 
 U V^T comes from five Newton-Schulz steps X <- a X + (b A + c A^2) X with A = X X^T. They are most
-of the cost, so they run in a precision in which the device is fast, and on all matrices of one
-shape at once. The state is that of torch.optim.Muon (`momentum_buffer`), which always uses bf16: a
-CPU without bf16 units then spends four fifths of a step there.
+of the cost, so they run in a precision in which the device is fast, on all matrices of one shape
+at once, and where weights are sharded each process turns some of the matrices. The state is that of
+torch.optim.Muon (`momentum_buffer`), which always uses bf16: a CPU without bf16 units then spends
+four fifths of a step there.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from adlm.train.shard import by_matrix, local
 
 STEPS, COEFFICIENTS = 5, (3.4445, -4.7750, 2.0315)
 
@@ -47,20 +51,22 @@ class Muon(torch.optim.Optimizer):
                     shapes[weight.shape].append((weight, push))
             for shape, pairs in shapes.items():
                 rate = group["lr"] * max(1.0, shape[0] / shape[1]) ** 0.5
-                turned = orthogonal(torch.stack([p for _, p in pairs]), self.dtype)
+                turn = partial(orthogonal, dtype=self.dtype)
+                turned = by_matrix(turn, [p for _, p in pairs], pairs[0][0], self.dtype)
                 for (weight, _), direction in zip(pairs, turned, strict=True):
-                    weight.mul_(1 - group["lr"] * group["weight_decay"])
-                    weight.add_(direction.to(weight.dtype), alpha=-rate)
+                    mine = local(weight)
+                    mine.mul_(1 - group["lr"] * group["weight_decay"])
+                    mine.add_(direction.to(weight.dtype), alpha=-rate)
 
     def push(self, weight: Tensor, beta: float) -> Tensor:
-        """The Nesterov direction of one matrix, before it is made orthogonal."""
+        """This process's rows of the Nesterov direction, before it is made orthogonal."""
         state = self.state[weight]
         if "momentum_buffer" not in state:
             state["momentum_buffer"] = torch.zeros_like(weight)
-        momentum = state["momentum_buffer"]
         assert weight.grad is not None
-        momentum.lerp_(weight.grad, 1 - beta)
-        return weight.grad.lerp(momentum, beta)
+        momentum, gradient = local(state["momentum_buffer"]), local(weight.grad)
+        momentum.lerp_(gradient, 1 - beta)
+        return gradient.lerp(momentum, beta)
 
 
 def orthogonal(matrices: Tensor, dtype: torch.dtype | None = None) -> Tensor:

@@ -62,6 +62,14 @@ class Optimizers:
                     out[f"{name}.{index}.{key}"] = torch.as_tensor(value)
         return out
 
+    def owner(self, name: str) -> Tensor | None:
+        """Return the weight whose moment has this name, as `state` gives it."""
+        optimizer, index, _ = name.split(".", 2)
+        if optimizer not in self.all:
+            return None
+        groups = self.all[optimizer].param_groups
+        return dict(enumerate(p for group in groups for p in group["params"])).get(int(index))
+
     def load(self, tensors: dict[str, Tensor]) -> None:
         """Take back what `state` gave."""
         for name, optimizer in self.all.items():

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from adlm import device as devices
+from adlm import world as worlds
 from adlm.config import Config, differences, from_dict, to_dict
 from adlm.data.vocab import byte_vocab
 from adlm.errors import UserError, need
@@ -19,7 +20,6 @@ from adlm.objectives.base import make_objective
 from adlm.process.anchors import Anchors
 from adlm.progress import console
 from adlm.results import write_json
-from adlm.train import distributed
 from adlm.train.engine import Engine
 from adlm.train.lm import LanguageModelling
 from adlm.train.log import Logger, TensorBoard
@@ -37,6 +37,8 @@ FREE = {
     "train.keep",
     "train.tensorboard",
     "train.compile",
+    "train.shard",
+    "train.checkpoint_blocks",
     "train.device",
     "train.micro",
     "data.workers",
@@ -81,19 +83,22 @@ def launch(
 
     `settings` are stored with the run; `again` are the words that resume it.
     """
-    world = distributed.start(device)
+    world = worlds.start(device)
     try:
-        for change in check_folder(settings, out, resume):
-            say(world.main, change)
-        workload = make_workload()
-        batch = workload.config.train.batch
-        if batch < world.size:
-            raise UserError(f"train.batch {batch} must be at least {world.size}, one row a process")
-        code = work(Engine(workload, out, world), settings, again, loggers)
-        world.wait()  # none leaves while another may still be talking to it
-        return code
+        with worlds.one_for_all(world, f"{again} goes on from the last checkpoint"):
+            for change in check_folder(settings, out, resume or worlds.restarted()):
+                say(world.main, change)
+            workload = make_workload()
+            batch = workload.config.train.batch
+            if batch < world.size:
+                raise UserError(
+                    f"train.batch {batch} must be at least {world.size}, one row a process"
+                )
+            code = work(Engine(workload, out, world), settings, again, loggers)
+            world.wait()  # none leaves while another may still be talking to it
+            return code
     finally:
-        distributed.finish(world)
+        worlds.finish(world)
 
 
 def work(engine: Engine, settings: object, again: str, loggers: Sequence[Logger]) -> int:

@@ -25,9 +25,9 @@ from adlm.data.counts import CorpusCounts
 from adlm.data.lengths import Lengths
 from adlm.data.vocab import Vocab
 from adlm.models.checkpoint import Checkpoint
-from adlm.train.distributed import World
 from adlm.train.log import Metrics
 from adlm.values import check, check_sizes
+from adlm.world import World
 
 
 @dataclass(frozen=True)
@@ -141,8 +141,8 @@ class Workload(ABC):
         """Return the line of metrics for some steps; it has a `loss`."""
 
     @abstractmethod
-    def validate(self, now: Moment) -> Metrics:
-        """Measure the model; returns a line of metrics."""
+    def validate(self, now: Moment, world: World) -> Metrics:
+        """Measure the model, each process its part; returns a line of metrics on all of them."""
 
     @abstractmethod
     def broken(self, step: int, run: Path, world: World) -> str:

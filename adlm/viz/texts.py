@@ -15,6 +15,7 @@ from adlm.results import write_text
 from adlm.samplers.generate import Samples, SamplingSettings
 from adlm.samplers.trace import Trace
 from adlm.viz.html import write_replay
+from adlm.world import World
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,21 @@ class Outputs:
     json_out: str | None = None
     trace: str | None = None
 
-    def tell(self, model: Model, given: np.ndarray, settings: SamplingSettings) -> None:
+    def tell(
+        self,
+        model: Model,
+        given: np.ndarray,
+        settings: SamplingSettings,
+        world: World = World(),
+    ) -> None:
         """Write the masks of a template, print the texts and their cost, and write the files."""
         seen = None
         if self.trace:
             made, seen = model.record(given, settings)
         else:
-            made = model.write(given, settings)
+            made = model.write(given, settings, world=world)
+        if not world.main:
+            return
         for number, text in enumerate(made.texts):
             print(f"--- {number}\n{text}")
         print(f"--- {made.cost()}")
@@ -50,9 +59,12 @@ class Outputs:
         prompts: Sequence[str],
         given: Sequence[np.ndarray],
         settings: SamplingSettings,
+        world: World = World(),
     ) -> None:
         """Write the masks of several templates, print the answers to their prompts, save them."""
-        made = model.write(given, settings)
+        made = model.write(given, settings, world=world)
+        if not world.main:
+            return
         told = []
         for number, (tokens, text) in enumerate(zip(made.ids, made.texts, strict=True)):
             at, row = divmod(number, settings.n)

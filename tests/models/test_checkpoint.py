@@ -20,11 +20,11 @@ from adlm.errors import UserError
 from adlm.models import checkpoint
 from adlm.models.hub import load_model
 from adlm.models.manifest import FileRecord
-from adlm.train.distributed import World
 from adlm.train.engine import Engine
 from adlm.train.lm import LanguageModelling
 from adlm.train.run import train
 from adlm.train.workload import RunState
+from adlm.world import World
 from tests.conftest import make_config
 
 

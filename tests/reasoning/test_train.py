@@ -15,10 +15,10 @@ from adlm.reasoning.plan import Plan, ReasoningSettings
 from adlm.reasoning.score import tally, wilson
 from adlm.reasoning.train import load_trained, train
 from adlm.reasoning.workload import Reasoning, order
-from adlm.train.distributed import World
 from adlm.train.engine import Engine
 from adlm.train.log import read
 from adlm.train.signals import StopFlag
+from adlm.world import World
 from tests.train.test_run import torchrun
 
 TINY = ReasoningSettings(

@@ -12,11 +12,11 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
+from adlm import world as distributed
 from adlm.config import Config, from_dict
-from adlm.train import distributed
-from adlm.train.distributed import World
 from adlm.train.engine import Engine
 from adlm.train.lm import LanguageModelling
+from adlm.world import World
 
 
 def gradients(config: Config, world: World) -> dict[str, torch.Tensor]:
