@@ -56,13 +56,6 @@ class OrderedDiffusion(MaskedDiffusion):
     def needs_counts(cls, config: Config) -> bool:
         return config.process.order != 0
 
-    @classmethod
-    def for_scoring(cls, config: Config) -> Config:
-        made = super().for_scoring(config)
-        if not config.process.tilt:
-            return made
-        return replace(made, process=replace(made.process, masking="bernoulli"))
-
     @cached_property
     def exponents(self) -> Tensor:
         """(V,) k, made when they are first needed: settings are checked without a corpus."""
@@ -72,16 +65,13 @@ class OrderedDiffusion(MaskedDiffusion):
         if self.plain:
             return super().corrupt(batch, noise)
         k = self.exponents.to(batch.x.device)
+        if self.config.process.masking == "exact-k":
+            return hide_in_order(batch.x, batch.scored, noise, self.mask, k)
         t, scale = self.eps + (1 - self.eps) * noise.t, 1.0
-        exact = self.config.process.masking == "exact-k"
-        if not exact and self.bound:  # t = v^c: dt / t is c dv / v, and no token is hidden more
-            scale = max(1.0, 1 / float(self.exponents.min()))  # often than v, as in MDLM
-            t = t**scale
-        way = hide_in_order if exact else hide_by_time
-        made = way(batch.x, batch.scored, Noise(t, noise.u), self.mask, k)
-        if scale > 1:
-            made = replace(made, weight=scale / noise.t)
-        return made, t
+        if self.bound:  # t = v^c: dt / t is c dv / v, and no token is hidden more often than v
+            scale = max(1.0, 1 / float(self.exponents.min()))
+        made = hide_by_time(batch.x, batch.scored, Noise(t**scale, noise.u), self.mask, k)
+        return replace(made, weight=scale / t), t**scale
 
     def loss(self, h: Tensor, head: nn.Linear, view: View) -> tuple[Tensor, Tensor]:
         if self.plain:
@@ -117,8 +107,6 @@ def check_order(config: Config) -> None:
             f"the objective {config.objective} has alpha = 1 - t^k in continuous time: "
             "process.schedule must be log-linear, process.steps and process.remask 0"
         )
-    if process.tilt and process.masking == "exact-k":
-        raise UserError("process.tilt looks at the time: process.masking must be bernoulli")
     if process.order_by == "anchors" and config.anchor.rule != "corpus":
         raise UserError(
             "process.order_by anchors gives every token its exponent: anchor.rule must be corpus, "

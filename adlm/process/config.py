@@ -38,7 +38,7 @@ class ProcessConfig:
         order_by: What r is: rarity in the training corpus, anchors (1 for the tokens of
             anchor.rule corpus, -1 for others), or chance (rarity's numbers dealt out at random).
         tilt: Add k log t to the logits, which turns a network's p(token | context) into that of a
-            token which is hidden at t (order alone; needs bernoulli masking).
+            token which is hidden at t (order alone).
         complement: Train on each row twice, with a mask and with its complement, and on half as
             many rows a step (mdlm and adlm; not with the bound's weight).
     """

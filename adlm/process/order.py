@@ -82,19 +82,20 @@ def hide_by_time(
 
 def hide_in_order(
     x: Tensor, maskable: Tensor, noise: Noise, mask_id: int, exponents: Tensor
-) -> Noised:
+) -> tuple[Noised, Tensor]:
     """Hide exactly j of the n maskable tokens, j uniform on 1..n; weight n / sum of their k.
 
     A token is hidden at u^{1/k}. With j of them hidden the next one is written after
     Exp(sum of their k) in the time -log t, so the integral over t of 1 / t is that sum's inverse:
-    the same bound, with the time integrated out.
+    the same bound, with the time integrated out. What looks at the time is shown that at which the
+    next one is written, the largest u^{1/k} of the hidden: after the waiting time's own law.
 
     Example:
         >>> x, free = torch.tensor([[0, 1]]), torch.ones(1, 2, dtype=torch.bool)
         >>> noise = Noise(torch.tensor([0.5]), torch.tensor([[0.5, 0.3]]))
-        >>> noised = hide_in_order(x, free, noise, 9, torch.tensor([1.0, 2.0]))
-        >>> noised.z, noised.weight
-        (tensor([[9, 1]]), tensor([2.]))
+        >>> noised, t = hide_in_order(x, free, noise, 9, torch.tensor([1.0, 2.0]))
+        >>> noised.z, noised.weight, t
+        (tensor([[9, 1]]), tensor([2.]), tensor([0.5000]))
     """
     n = maskable.sum(dim=1)  # (B,)
     j = torch.ceil(noise.t * n).long().clamp(min=1).minimum(n)  # (B,)
@@ -104,7 +105,8 @@ def hide_in_order(
     masked = (rank < j[:, None]) & maskable
     total = torch.where(masked, k, 0.0).sum(dim=1)
     weight = n / torch.where(n > 0, total, 1.0)
-    return Noised(hide(x, masked, mask_id), masked, weight.to(noise.t.dtype))
+    t = torch.where(masked, late, 0.0).amax(dim=1).clamp(min=torch.finfo(late.dtype).tiny)
+    return Noised(hide(x, masked, mask_id), masked, weight.to(noise.t.dtype)), t
 
 
 def sampled_kernel(config: Config, vocab: Vocab, counts: CorpusCounts | None) -> Kernel:

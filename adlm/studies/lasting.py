@@ -63,26 +63,26 @@ class LastingSettings(StudySettings):
 
 
 def candidates() -> dict[str, Config]:
-    """Name -> configuration at the recipe's own size; MDLM first."""
+    """Name -> configuration at the recipe's own size; MDLM first. No comma: --only is a list."""
     mdlm = recipe("laptop-mdlm")
     made = {BASE: mdlm, "deep": recipe("laptop-deep"), "ADLM": recipe("laptop-adlm")}
     for sign, name in ((1, "rare longer"), (-1, "frequent longer")):  # visible
         for size in (1, 0.5):
             made[f"{name} {size}"] = ordered(mdlm, sign * size)
-        made[f"{name} 1, tilt"] = ordered(mdlm, sign, masking="bernoulli", tilt=True)
-        made[f"{name} 1, bound"] = ordered(mdlm, sign, times="stratified", weight="bound")
+        made[f"{name} 1 tilted"] = ordered(mdlm, sign, tilt=True)
+        made[f"{name} 1 by bound"] = ordered(mdlm, sign, times="stratified", weight="bound")
     rule = replace(mdlm, anchor=AnchorConfig(rule="corpus"))
     made["anchors longer 1"] = ordered(rule, 1, order_by="anchors")
     made["chance longer 1"] = ordered(mdlm, 1, order_by="chance")  # the control of the order
-    made["MDLM, bound"] = process(mdlm, times="stratified", weight="bound")
+    made["MDLM by bound"] = process(mdlm, times="stratified", weight="bound")
     made["loops"] = replace(mdlm, model=replace(mdlm.model, loops=4))
     made["self-conditioning"] = replace(mdlm, model=replace(mdlm.model, recall=0.5))
     made["complementary"] = process(mdlm, complement=True)
     for block in (4, 8, 16):
         made[f"BD3-LM ({block})"] = process(recipe("laptop-bd3lm"), block=block)
-        made[f"BD3-LM ({block}), anchored"] = process(recipe("laptop-bd3lm-anchored"), block=block)
+        made[f"BD3-LM ({block}) anchored"] = process(recipe("laptop-bd3lm-anchored"), block=block)
     bell = {"times": mdlm.process.times, "weight": mdlm.process.weight}
-    made["BD3-LM (16), bell"] = process(made["BD3-LM (16)"], **bell)
+    made["BD3-LM (16) bell"] = process(made["BD3-LM (16)"], **bell)
     return made
 
 

@@ -31,8 +31,9 @@ FORMS = {
     "order 1": ProcessConfig(order=1.0),
     "order -1": ProcessConfig(order=-1.0),
     "bernoulli": ProcessConfig(order=-1.0, masking="bernoulli"),
-    "tilt 1": ProcessConfig(order=1.0, tilt=True, masking="bernoulli"),
-    "tilt -2": ProcessConfig(order=-2.0, tilt=True, masking="bernoulli"),
+    "tilt 1": ProcessConfig(order=1.0, tilt=True),
+    "tilt -2": ProcessConfig(order=-2.0, tilt=True),
+    "tilt, bernoulli": ProcessConfig(order=-1.0, tilt=True, masking="bernoulli"),
 }
 
 
@@ -187,7 +188,6 @@ def test_anchors_have_one_exponent_and_other_tokens_another():
     [
         (ProcessConfig(order=1.0, steps=4, masking="bernoulli"), "continuous time"),
         (ProcessConfig(order=1.0, schedule="cosine"), "log-linear"),
-        (ProcessConfig(order=1.0, tilt=True), "looks at the time"),
         (ProcessConfig(order=1.0, order_by="anchors"), "must be corpus"),
         (ProcessConfig(order=1.0, complement=True, weight="flat"), "has no process.complement"),
     ],
