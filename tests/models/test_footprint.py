@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from adlm.train.distributed import World
 from torch.profiler import ProfilerActivity, profile
 
 from adlm.cli import main
@@ -18,7 +19,6 @@ from adlm.models.footprint import Live, footprint, passes
 from adlm.models.size import resize
 from adlm.nn.context import Context
 from adlm.recipes import recipe
-from adlm.train.distributed import World
 from adlm.train.engine import Engine
 from adlm.train.lm import LanguageModelling
 
