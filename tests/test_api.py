@@ -118,7 +118,7 @@ def test_a_saved_model_is_the_same_one(runs: Path, tmp_path: Path) -> None:
         (lambda m: m.generate("a", n=0), "n must be at least 1, found 0"),
         (lambda m: m.generate("a", n="two"), "n must be a whole number, found 'two'"),
         (lambda m: m.generate("a", top_p=2.0), r"nucleus must be in \(0, 1\], found 2"),
-        (lambda m: m.generate("a", temperature=-1), "temperature must be 0 or more, found -1"),
+        (lambda m: m.generate("a", temperature=-1), r"temperature must be 0 .*found -1"),
         (lambda m: m.generate("a", max_new_tokens=0), "max_new_tokens must be at least 1"),
         (lambda m: m.generate("a", length=3.5), "length must be a whole number, found 3.5"),
         (lambda m: m.generate("a", length=9, max_new_tokens=3), "give length .* or max_new_tokens"),

@@ -51,7 +51,7 @@ for module in pkgutil.walk_packages(adlm.__path__, "adlm."):
 
 from pathlib import Path
 from adlm.cli import main
-from adlm.measure import memory_bytes
+from adlm.device import memory_bytes
 from adlm.eval.generation_cost import peak_memory
 corpus, run, out = sys.argv[1:]
 words = ["--data", corpus, "--data.tokenizer", "byte", "--data.length", "16", "--out", run]

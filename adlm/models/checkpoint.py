@@ -14,17 +14,16 @@ all. Reading checks the manifest, so a damaged or foreign file is found before i
 
 from __future__ import annotations
 
-import json
 import shutil
 import uuid
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -34,10 +33,12 @@ from adlm.data.lengths import Lengths
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
 from adlm.models import parts, shipped
+from adlm.models.held import Held
+from adlm.models.history import drop, run_of, steps
 from adlm.models.manifest import MANIFEST, Manifest
 from adlm.nn.config import ModelConfig
 from adlm.system import sync
-from adlm.values import read_object, read_plain
+from adlm.values import plain, to_text, typed_object
 
 State = TypeVar("State")
 SETTINGS = ("config.json", "tokenizer.json", "vocab.json")
@@ -54,12 +55,13 @@ class Checkpoint:
     config: Config
     vocab: Vocab
     hash: str  # of model.safetensors
+    held: Held = field(compare=False, repr=False)
     parts: tuple[str, ...] = ()  # files of a sharded training, instead of it
 
     @property
     def run(self) -> Path:
         """The run's folder, or the checkpoint's own where it stands alone."""
-        return self.path.parent.parent if self.path.parent.name == "checkpoints" else self.path
+        return run_of(self.path) if self.path.parent.name == "checkpoints" else self.path
 
     @property
     def step(self) -> int | None:
@@ -73,15 +75,15 @@ class Checkpoint:
             own = {prefix: self._of_parts(prefix) for prefix in ("ema.", "weights.")}
             found = own["ema."] or own["weights."]
         else:
-            found = _without_counts(_tensors(self.path / "model.safetensors"))
+            found = _without_counts(self.held.tensors("model.safetensors"))
         return with_twins(found, self.config.model)
 
     def counts(self) -> CorpusCounts | None:
         """Return how often tokens occur in the training corpus, where the anchor rule reads it."""
         if self.parts:
-            tensors = parts.read(self.path, self.parts, COUNTS)
+            tensors = parts.read(self.held, self.parts, COUNTS)
         else:
-            tensors = _tensors(self.path / "model.safetensors", COUNTS)
+            tensors = self.held.tensors("model.safetensors", COUNTS)
         names = [COUNTS + name for name in ("tokens", "rows", "total")]
         if not tensors:
             return None
@@ -89,15 +91,17 @@ class Checkpoint:
         for name, shape in zip(names, shapes, strict=True):
             if name not in tensors or tuple(tensors[name].shape) != shape:
                 raise UserError(f"{self.path}: the tensor {name} must have shape {shape}")
+            if not (tensors[name].isfinite().all() and (tensors[name] >= 0).all()):
+                raise UserError(f"{self.path}: the tensor {name} must have counts of 0 or more")
         return CorpusCounts(*(tensors[name].double() for name in names))
 
     def lengths(self) -> Lengths:
         """Return how long the training's rows are; older checkpoints do not say it."""
         path, most = self.path / "lengths.json", self.config.data.length
-        if not path.is_file():
+        if path.name not in self.held.texts:
             return Lengths.unknown(most)
         try:
-            counts = read_plain(path)
+            counts = plain(self.held.texts[path.name], path)
         except UserError:
             counts = None
         good = isinstance(counts, list) and len(counts) == most
@@ -108,21 +112,23 @@ class Checkpoint:
     def training(self) -> dict[str, Tensor]:
         """Return the tensors that resuming needs, whole."""
         if self.parts:
-            return _without_counts(parts.read(self.path, self.parts))
-        return _without_counts(_tensors(self._kept("train.safetensors")))
+            return _without_counts(parts.read(self.held, self.parts))
+        self._check_kept("train.safetensors", self.held.tensor_files)
+        return _without_counts(self.held.tensors("train.safetensors"))
 
     def state(self, kind: type[State]) -> State:
         """Return how far the training was: an object of the dataclass that was saved."""
-        return read_object(self._kept("state.json"), kind)
+        self._check_kept("state.json", self.held.texts)
+        path = self.path / "state.json"
+        return typed_object(plain(self.held.texts["state.json"], path), kind, path)
 
     def _of_parts(self, prefix: str) -> dict[str, Tensor]:
-        found = parts.read(self.path, self.parts, prefix)
+        found = parts.read(self.held, self.parts, prefix)
         return {name.removeprefix(prefix): tensor for name, tensor in found.items()}
 
-    def _kept(self, name: str) -> Path:
-        if not (self.path / name).is_file():
+    def _check_kept(self, name: str, held: Collection[str]) -> None:
+        if name not in held:
             raise UserError(f"{self.path} was exported for use only: it cannot be resumed")
-        return self.path / name
 
 
 def save(
@@ -153,12 +159,6 @@ def save(
     return final
 
 
-def drop(run: Path, keep: int) -> None:
-    """Remove all checkpoints of a run but the newest ones."""
-    for old in steps(run)[:-keep]:
-        shutil.rmtree(old, ignore_errors=True)
-
-
 def write(
     work: Path,
     config: Config,
@@ -176,16 +176,16 @@ def write_settings(
     work: Path, config: Config, vocab: Vocab, lengths: Lengths | None = None
 ) -> None:
     """Write all of that but the tensors."""
-    (work / "config.json").write_text(json.dumps(to_dict(config), indent=2), encoding="utf-8")
+    (work / "config.json").write_text(to_text(to_dict(config), indent=2), encoding="utf-8")
     vocab.save(work)
     if lengths is not None:
-        text = json.dumps(lengths.counts.tolist())
+        text = to_text(lengths.counts.tolist())
         (work / "lengths.json").write_text(text, encoding="utf-8")
 
 
 def write_state(work: Path, state: object) -> None:
     """Write how far the training is, a dataclass object."""
-    (work / "state.json").write_text(json.dumps(to_dict(state)), encoding="utf-8")
+    (work / "state.json").write_text(to_text(to_dict(state)), encoding="utf-8")
 
 
 def write_tensors(
@@ -246,20 +246,11 @@ def seal(work: Path, final: Path, unlisted: Collection[str] = ()) -> None:
     sync(final.parent)
 
 
-def steps(run: Path) -> list[Path]:
-    """Return the whole checkpoints of a run, oldest first."""
-    found = (run / "checkpoints").glob("step-*")
-    return sorted(p for p in found if (p / MANIFEST).is_file())
-
-
-def sweep(run: Path) -> None:
-    """Remove what a killed process left half-written."""
-    for left in (run / "checkpoints").glob(".step-*.tmp"):
-        shutil.rmtree(left, ignore_errors=True)
-
-
 def find(path: str | Path) -> Path:
-    """Return the checkpoint folder that a path means: itself, the newest of a run, or a shipped."""
+    """Return the checkpoint folder that a path means: itself, the newest of a run, or a shipped.
+
+    While a run goes on, one may come and another go between two looks.
+    """
     path = Path(path).expanduser()
     if (path / MANIFEST).is_file():
         return path
@@ -267,15 +258,28 @@ def find(path: str | Path) -> Path:
         if here := shipped.named(str(path)):
             return here
         raise UserError(f"there is no checkpoint or run {path}")
-    found = steps(path)
+    found = steps(path) or steps(path) or steps(path)
     if not found:
         raise UserError(f"{path} holds neither a checkpoint ({MANIFEST}) nor a run with one")
     return found[-1]
 
 
 def load(path: str | Path) -> Checkpoint:
-    """Find and check a checkpoint."""
-    folder = find(path)
+    """Find and check a checkpoint; of a run that removes it meanwhile, the newest then."""
+    while True:
+        folder = find(path)
+        try:
+            return read(folder)
+        except (UserError, OSError) as error:
+            if not (folder / MANIFEST).is_file():
+                continue  # `find` ends it where nothing is left
+            if isinstance(error, UserError):
+                raise
+            raise UserError(f"{folder} cannot be read: {error.strerror or error}") from None
+
+
+def read(folder: Path) -> Checkpoint:
+    """Read and check a checkpoint's folder."""
     files = Manifest.read(folder).files
     own = parts.among(files)
     for name in SETTINGS if own else NEEDED:
@@ -283,20 +287,12 @@ def load(path: str | Path) -> Checkpoint:
             raise UserError(f"{folder} is not a checkpoint of adlm: its manifest lacks {name}")
     for name, record in files.items():
         record.verify(folder / name)
-    values = read_plain(folder / "config.json")
+    held = Held(folder, files)
+    values = plain(held.texts["config.json"], folder / "config.json")
     exported = isinstance(values, dict) and "adlm" in values  # transformers' fields around it
     config = from_dict(values["adlm"] if exported else values, where=folder / "config.json")
     hashes = [files[name].sha256 for name in own or ["model.safetensors"]]
-    return Checkpoint(folder, config, Vocab.load(folder), parts.one_hash(hashes), own)
-
-
-def _tensors(path: Path, begin: str = "") -> dict[str, Tensor]:
-    """Return the tensors of a file whose names begin so."""
-    try:
-        with safe_open(path, "pt") as file:
-            return {n: file.get_tensor(n) for n in file.keys() if n.startswith(begin)}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{path} is not a safetensors file ({error})") from None
+    return Checkpoint(folder, config, Vocab.load(folder), parts.one_hash(hashes), held, own)
 
 
 def _without_counts(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

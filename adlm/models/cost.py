@@ -94,11 +94,34 @@ def head_share(config: Config) -> float:
     return registry.lookup("objective", config.objective).head_share(config)
 
 
+def rough_memory(config: Config, vocab_size: int) -> int:
+    """Return about the bytes of a training step, at once."""
+    m, train = config.model, config.train
+    rows = min(train.batch, train.micro or train.batch)
+    kept = (16 + 2 * m.mlp) * m.width * (m.blocks + m.anchor_blocks) * 4  # of a position, fp32
+    each = 4 * 5 * least_weights(config, vocab_size)  # weights, gradients, moments, average
+    return each + round(rows * config.data.length * kept * positions(config))
+
+
 def step_memory(
     config: Config, vocab_size: int, world: int = 1, shard: str = "none", precision: str = "fp32"
 ) -> int:
     """Bytes of a training step on one process, the most that are there at a time."""
     return footprint(config, vocab_size, world, shard, precision).at_once
+
+
+def writing_memory(config: Config, rows: int, length: int, at_once: int) -> float:
+    """Bytes of writing rows: their tokens and text, and a pass over those written at once."""
+    m, together = config.model, min(rows, at_once)
+    cached = 2 * m.width * (m.blocks + m.anchor_blocks)  # numbers of a position
+    passed = (16 + 2 * m.mlp) * m.width + cached + 64
+    return 32.0 * rows * length + 4.0 * together * min(length, config.data.length) * passed
+
+
+def least_weights(config: Config, vocab_size: int) -> int:
+    """Return a number of weights that a network surely has, without making one."""
+    m = config.model
+    return (m.blocks + m.anchor_blocks) * (4 + 2 * m.mlp) * m.width**2 + m.width * vocab_size
 
 
 def largest_micro(

@@ -16,13 +16,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from torch import Tensor
 
 from adlm.errors import UserError
+from adlm.models.held import Held
 
 NAME = re.compile(r"shard-\d{5}-model-\d{5}-of-\d{5}\.safetensors")
 WHERE = "DCP_SHARDING_INFO"  # PyTorch's name in the header
@@ -51,24 +51,24 @@ def one_hash(hashes: Sequence[str]) -> str:
     return hashes[0] if len(hashes) == 1 else hashlib.sha256(" ".join(hashes).encode()).hexdigest()
 
 
-def read(folder: Path, files: Sequence[str], begin: str = "") -> dict[str, Tensor]:
+def read(held: Held, files: Sequence[str], begin: str = "") -> dict[str, Tensor]:
     """Put together the tensors whose names begin so."""
     found: dict[str, list[Piece]] = defaultdict(list)
     try:
         for file in files:
-            with safe_open(folder / file, "pt") as opened:
-                where = json.loads((opened.metadata() or {}).get(WHERE, "{}"))
-                for name in opened.keys():  # noqa: SIM118
-                    if name.startswith(begin):
-                        shape = tuple(opened.get_slice(name).get_shape())
-                        offsets = tuple(int(o) for o in where[name]["saved_offsets"])
-                        found[name].append(Piece(file, offsets, shape))
-        return {name: join(folder, name, pieces) for name, pieces in found.items()}
+            opened = held.tensor_files[file]
+            where = json.loads((opened.metadata() or {}).get(WHERE, "{}"))
+            for name in opened.keys():  # noqa: SIM118
+                if name.startswith(begin):
+                    shape = tuple(opened.get_slice(name).get_shape())
+                    offsets = tuple(int(o) for o in where[name]["saved_offsets"])
+                    found[name].append(Piece(file, offsets, shape))
+        return {name: join(held, name, pieces) for name, pieces in found.items()}
     except (SafetensorError, OSError, ValueError, TypeError, KeyError, IndexError) as error:
-        raise UserError(f"the parts in {folder} do not fit together ({error})") from None
+        raise UserError(f"the parts in {held.folder} do not fit together ({error})") from None
 
 
-def join(folder: Path, name: str, pieces: list[Piece]) -> Tensor:
+def join(held: Held, name: str, pieces: list[Piece]) -> Tensor:
     """Put one tensor together from all of its pieces."""
     size = [max(ends) for ends in zip(*(stops(p) for p in pieces), strict=True)]
     if any(o < 0 for p in pieces for o in p.offsets) or overlap(pieces):
@@ -77,8 +77,7 @@ def join(folder: Path, name: str, pieces: list[Piece]) -> Tensor:
         raise ValueError(f"pieces of {name} are missing")
     whole = None
     for piece in pieces:
-        with safe_open(folder / piece.file, "pt") as opened:
-            tensor = opened.get_tensor(name)
+        tensor = held.tensor_files[piece.file].get_tensor(name)
         whole = torch.empty(size, dtype=tensor.dtype) if whole is None else whole
         whole[piece.place] = tensor
     assert whole is not None

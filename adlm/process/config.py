@@ -67,7 +67,7 @@ class ProcessConfig:
         check(-8 <= self.order <= 8, "process.order", self.order, "in [-8, 8]")
         check_sizes(self, "process.", 0, steps=10**9)
         check(0 <= self.eps < 1, "process.eps", self.eps, "in [0, 1)")
-        check(self.block >= 1, "process.block", self.block, "at least 1")
+        check_sizes(self, "process.", 1, block=2**24)
         falls = len(self.softened) == 2 and -50 <= self.softened[0] < self.softened[1] <= 50
         right = "two numbers in [-50, 50], the larger one last"
         check(falls, "process.softened", self.softened, right)

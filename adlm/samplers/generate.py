@@ -16,6 +16,7 @@ from adlm.config import Config, check
 from adlm.data.loader import share
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
+from adlm.models.cost import writing_memory
 from adlm.models.denoiser import Denoiser
 from adlm.process.order import OrderedMask, sampled_kernel
 from adlm.process.schedule import make_schedule
@@ -162,6 +163,9 @@ def generate(
     policy = None if sampler == "causal" else find_way(sampler, config, settings)
     began, n = time.monotonic(), settings.n
     longest = max(len(one) for one in many)
+    needed = writing_memory(config, len(many) * n, longest, settings.at_once)
+    less = "fewer texts (--n, --at_once) or shorter ones (--length)"
+    devices.check_memory(needed, "writing these texts", less, device)
     made = np.zeros((len(many) * n, longest), dtype=np.int64)
     nfe, heads = np.zeros(len(made), dtype=np.int64), 0
     positions, anchored = np.zeros_like(nfe), np.zeros_like(nfe)
@@ -308,4 +312,5 @@ def write(
             run_causal(canvas, vocab.bos, watch)
         else:
             run(canvas, policy, settings.steps or length, watch)
+    canvas.verify()
     return canvas

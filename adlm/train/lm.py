@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
+from adlm import device as devices
 from adlm import registry
 from adlm.config import Config
 from adlm.data.corpus import open_rows, open_vocab
@@ -22,16 +23,18 @@ from adlm.models import adapt, checkpoint
 from adlm.models.adapt import Base
 from adlm.models.build import build_model
 from adlm.models.checkpoint import Checkpoint
+from adlm.models.cost import rough_memory, step_memory
 from adlm.models.denoiser import Denoiser
 from adlm.nn.effort import Effort
 from adlm.objectives.base import make_objective
 from adlm.objectives.likelihood import evaluator, score, spread
 from adlm.progress import sparkline
 from adlm.train import shard
+from adlm.train.guard import advice
 from adlm.train.log import Metrics, read
 from adlm.train.workload import Cadence, Loss, Moment, Phase, Portion, RunState, StepStats, Workload
 from adlm.types import Batch, Noise
-from adlm.world import World
+from adlm.world import World, world_size
 
 Piece = tuple[Batch, Noise | None]
 
@@ -60,6 +63,12 @@ class LanguageModelling(Workload):
         texts = cfg.batch // 2 if config.process.complement else cfg.batch
         self.order = Order(len(self.rows), texts, cfg.seed)
         self.ahead: Ahead[Portion] | None = None
+        if world_size() == 1:  # several may share the weights, or have a machine each
+            needed: float = rough_memory(config, self.vocab.size)
+            if needed > (devices.free_memory(device) or 0) / 4:  # worth a second of exactness
+                needed = step_memory(config, self.vocab.size)
+            less = "a smaller --train.micro, --size or --data.length; adlm plan tells more"
+            devices.check_memory(needed, "a step of this training", less, device)
         torch.manual_seed(cfg.seed)
         self.model = build_model(config, self.vocab.size)
         if base is not None:
@@ -153,11 +162,11 @@ class LanguageModelling(Workload):
         if noises := [noise for _, noise in pieces if noise is not None]:
             tensors |= {n: torch.cat([getattr(noise, n) for noise in noises]) for n in ("t", "u")}
         save_file(tensors, path)
-        return (
-            f"the loss is not finite at step {step}; the batch is in {path}. Try a lower "
-            "optim.lr or optim.muon_lr, a longer optim.warmup, or train.precision fp32; "
-            "checkpoints so far are kept"
-        )
+        why = f"the loss is not finite at step {step}; the batch is in {path}"
+        return f"{self.stopped(why, run)}; --train.skip_broken 10 leaves such batches out"
+
+    def stopped(self, why: str, run: Path) -> str:
+        return f"{why}. {advice(run, self.config.optim)}"
 
     def state(self, now: RunState) -> RunState:
         return replace(now, data=self.rows.store.key, shuffle=self.order.shuffle)

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.hf_storage import (
     HuggingFaceStorageReader,
@@ -60,13 +60,13 @@ class Saver:
         model = self.workload.model
         training = {f"weights.{k}": v for k, v in model.state_dict().items()}
         training |= {f"optim.{k}": v for k, v in optim.state().items()}
+        training |= {f"ema.{k}": v for k, v in ema.state().items()}
         if self.sharded:
-            self.begin(state, training | named_ema(model, ema))
+            self.begin(state, training)
             return
         if self.world.main:
             with ema.swapped():
                 averaged = {k: v.clone() for k, v in model.state_dict().items()}
-            training |= {f"ema.{k}": v for k, v in ema.state().items()}
             self.write(state, averaged, training)
         self.world.wait()
 
@@ -149,10 +149,3 @@ class Saver:
         except CheckpointException as error:
             raise UserError(f"{saved.path} cannot be read ({error})") from None
         return tensors
-
-
-def named_ema(model: nn.Module, ema: Ema) -> dict[str, Tensor]:
-    """The averaged weights under each name that a weight has: a tied one has two."""
-    of = dict(zip(map(id, ema.weights), ema.average, strict=bool(ema.decay)))
-    every = model.named_parameters(remove_duplicate=False)
-    return {f"ema.{name}": of[id(p)] for name, p in every} if ema.decay else {}

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from adlm.train.distributed import World
 from torch.profiler import ProfilerActivity, profile
 
 from adlm.cli import main
@@ -21,6 +20,7 @@ from adlm.nn.context import Context
 from adlm.recipes import recipe
 from adlm.train.engine import Engine
 from adlm.train.lm import LanguageModelling
+from adlm.world import World
 
 
 def measured(config: Config, run: Path) -> tuple[int, int]:

@@ -104,9 +104,9 @@ def test_a_cache_from_the_command_line_and_from_python(runs, kind, tmp_path):
         ("mdlm -n 0", "--n must be at least 1"),
         ("mdlm --steps 0", "--steps must be at least 1"),
         ("mdlm --nucleus 0", "nucleus must be in (0, 1]"),
-        ("mdlm --temperature -1", "temperature must be 0 or more"),
+        ("mdlm --temperature -1", "temperature must be 0 (the likeliest token)"),
         ("mdlm --length 99", "to have 99 tokens, and only 16 fit (the sampler blocks"),
-        ("mdlm --length 1", "--length must be at least 2"),
+        ("mdlm --length 1", "--length must be from 2 to"),
         ("mdlm --precision fp8", "--precision must be one of auto, bf16, fp32"),
     ],
 )
