@@ -69,8 +69,7 @@ class Checkpoint:
     def weights(self) -> dict[str, Tensor]:
         """Return the (averaged) weights of the network."""
         if self.parts:
-            own = {prefix: self._of_parts(prefix) for prefix in ("ema.", "weights.")}
-            return own["ema."] or own["weights."]
+            return self._of_parts("ema.") or self._of_parts("weights.")
         return _without_counts(_tensors(self.path / "model.safetensors"))
 
     def counts(self) -> CorpusCounts | None:
