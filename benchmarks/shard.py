@@ -1,12 +1,15 @@
 """Sharded training against one process: losses, resuming elsewhere, a killed process, memory.
 
-    python benchmarks/shard.py [--steps 50] [--out results/bench-shard.json]
+    python benchmarks/shard.py [--steps 50] [--home DIR] [--out results/bench-shard.json]
 
 Real processes that talk by gloo, AdamW, fp32, ADLM on the default corpus. Losses (size pico) are
-those of every step; a difference is the largest one, as a share. Memory (size tiny) is what a
+those of every step and of two validations; a difference is the largest one, as a share, and that
+of the gradients' norm (a sum in fp32 over all weights) stands beside. Memory (size tiny) is what a
 process holds of weights, gradients, moments and averaged weights: `at rest` its shards before the
 update, and `peak` the most at any block's pass, with what is gathered then and gradients that are
-not yet reduced.
+not yet reduced. The buckets in which DDP reduces a copy of its gradients are not counted.
+
+With --home the runs are kept, and what is done in that folder is not done again.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ from adlm.train.run import train
 from adlm.world import finish, start
 
 MODES = ("none", "grad", "full")
-KEYS = ("loss", "anchor_loss", "grad_norm", "valid_nll")
+LOSSES = ("loss", "anchor_loss", "valid_nll")
 
 
 def setting(size: str, mode: str, **train: Any) -> Config:
@@ -59,7 +62,23 @@ def launch(processes: int, task: str, given: Any, out: Path, *more: str) -> subp
     return subprocess.Popen([sys.executable, *words], env={**os.environ, "OMP_NUM_THREADS": "1"})
 
 
+def done(processes: int, task: str, given: Any, out: Path) -> bool:
+    """Is a task done already, in a folder that is kept?"""
+    if task == "memory":
+        return (out / f"memory-{processes}.json").is_file()
+    last = {name: checkpoint.steps(out / name)[-1:] for name in given}
+    steps = {name: values["train"]["steps"] for name, values in given.items()}
+    share = 0.5 if task == "half" else 1.0
+    return all(
+        path and int(path[0].name.removeprefix("step-")) >= share * steps[name]
+        for name, path in last.items()
+    )
+
+
 def run(processes: int, task: str, given: Any, out: Path) -> None:
+    """Do a task by so many processes, unless it is done."""
+    if done(processes, task, given, out):
+        return
     if launch(processes, task, given, out).wait():
         raise SystemExit(f"{task} failed on {processes} processes")
 
@@ -73,6 +92,8 @@ def trained(given: dict[str, Any], out: Path) -> None:
 def half_way(given: dict[str, Any], out: Path) -> None:
     """In each process: the same to the middle, as a training that is stopped there."""
     for name, values in given.items():
+        if checkpoint.steps(out / name):
+            continue
         workload = LanguageModelling(from_dict(values), "cpu")
         engine, middle = Engine(workload, out / name, start("cpu")), workload.ends[-1] // 2
 
@@ -92,7 +113,7 @@ def size_of(tensors: Iterable[Tensor | None]) -> int:
 
 
 def gathered(module: nn.Module) -> int:
-    """Bytes of weights that are whole here now, and of their gradients that are not reduced yet."""
+    """Bytes of weights that are whole here now, and of gradients that are not reduced yet."""
     total = 0
     for part in shard.parts(module):
         group = part._get_fsdp_state()._fsdp_param_group
@@ -141,19 +162,20 @@ def measured(given: dict[str, Any], out: Path) -> None:
             write_json(out / f"memory-{world.size}.json", found)
 
 
-def difference(a: Path, b: Path, after: int = 0) -> float:
+def difference(a: Path, b: Path, after: int = 0, keys: tuple[str, ...] = LOSSES) -> float:
     """The largest difference between the metrics of two runs, as a share."""
     left, right = ([r for r in read(x / "metrics.jsonl") if r["step"] > after] for x in (a, b))
     assert len(left) == len(right) > 0, (a, b)
-    pairs = [(x[k], y[k]) for x, y in zip(left, right, strict=True) for k in KEYS if k in x]
+    pairs = [(x[k], y[k]) for x, y in zip(left, right, strict=True) for k in keys if k in x]
     return max(abs(x - y) / abs(x) for x, y in pairs)
 
 
 def killed(steps: int, home: Path) -> float:
     """Kill one of four processes with SIGKILL; torchrun starts all again. Against undisturbed."""
-    config = losses(steps)["full"]
+    config, run_folder = losses(steps)["full"], home / "killed"
+    if read(run_folder / "metrics.jsonl")[-1:] and checkpoint.load(run_folder).step == steps:
+        return difference(home / "4-full", run_folder, keys=(*LOSSES, "grad_norm"))
     process = launch(4, "train", {"killed": to_dict(config)}, home, "--max-restarts", "1")
-    run_folder = home / "killed"
     while not checkpoint.steps(run_folder):
         time.sleep(0.02)
         assert process.poll() is None
@@ -162,7 +184,7 @@ def killed(steps: int, home: Path) -> float:
     )
     os.kill(int(listed.stdout.split()[2]), signal.SIGKILL)
     assert process.wait() == 0
-    return difference(home / "4-full", run_folder)
+    return difference(home / "4-full", run_folder, keys=(*LOSSES, "grad_norm"))
 
 
 def losses(steps: int) -> dict[str, Config]:
@@ -191,6 +213,9 @@ def measure(steps: int, home: Path) -> dict[str, Any]:
                 "processes": n,
                 "shard": m,
                 "difference": difference(home / "1-none", home / f"{n}-{m}"),
+                "norm_difference": difference(
+                    home / "1-none", home / f"{n}-{m}", keys=("grad_norm",)
+                ),
                 "valid_nll": read(home / f"{n}-{m}" / "metrics.jsonl")[-1]["valid_nll"],
                 **memory[n][m],
             }
@@ -208,6 +233,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--out", type=Path, default=Path("results/bench-shard.json"))
+    parser.add_argument("--home", type=Path)
     parser.add_argument("--task", choices=("train", "half", "memory"), help=argparse.SUPPRESS)
     parser.add_argument("--given", help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -218,11 +244,11 @@ def main() -> None:
         tasks[asked.task](json.loads(asked.given), asked.out)
         finish(world)
         return
-    with tempfile.TemporaryDirectory() as home:
+    with tempfile.TemporaryDirectory() as new:
+        home = asked.home or Path(new)
         found = {"command": "bench-shard", **vars(Stamp.now("cpu", "fp32"))}
-        found |= measure(asked.steps, Path(home))
-        write_json(asked.out, found)
-        write_json(asked.out, found | {"killed": killed(asked.steps, Path(home))})
+        found |= measure(asked.steps, home)
+        write_json(asked.out, found | {"killed": killed(asked.steps, home)})
 
 
 if __name__ == "__main__":

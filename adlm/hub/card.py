@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from adlm.errors import UserError
-from adlm.models import checkpoint
 from adlm.models.checkpoint import Checkpoint
+from adlm.models.twins import twins
 from adlm.registry import lookup
 from adlm.results import read_json
 from adlm.train.log import read
@@ -46,7 +46,7 @@ def about(saved: Checkpoint) -> Section:
     """Say what it is and was trained on."""
     config, data = saved.config, saved.config.data
     size = sum(t.numel() for t in saved.weights().values())
-    size -= len(checkpoint.twins(config.model)) * saved.vocab.size * config.model.width
+    size -= len(twins(config.model)) * saved.vocab.size * config.model.width
     rows = [
         ["parameters", f"{size:,}"],
         ["tokens in a row", f"{data.length:,}"],

@@ -22,6 +22,7 @@ from adlm.errors import UserError
 from adlm.hub.card import card, plain_name
 from adlm.models import checkpoint
 from adlm.models.checkpoint import Checkpoint
+from adlm.models.twins import twins
 from adlm.values import to_text
 
 PLAIN = Path(__file__).parent / "plain"
@@ -58,8 +59,8 @@ def export(saved: Checkpoint, folder: Path, bits: int = 32) -> list[Path]:
 
 def stored(saved: Checkpoint, bits: int) -> dict[str, Tensor]:
     """Return the weights as the file has them: a tied matrix once, rounded to bf16 by 16 bits."""
-    twins = checkpoint.twins(saved.config.model)
-    kept = {name: t for name, t in saved.weights().items() if name not in twins}
+    others = twins(saved.config.model)
+    kept = {name: t for name, t in saved.weights().items() if name not in others}
     return kept if bits == 32 else {name: t.bfloat16() for name, t in kept.items()}
 
 

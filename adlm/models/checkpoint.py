@@ -36,7 +36,7 @@ from adlm.models import parts, shipped
 from adlm.models.held import Held
 from adlm.models.history import drop, run_of, steps
 from adlm.models.manifest import MANIFEST, Manifest
-from adlm.nn.config import ModelConfig
+from adlm.models.twins import with_twins
 from adlm.system import sync
 from adlm.values import plain, to_text, typed_object
 
@@ -72,8 +72,7 @@ class Checkpoint:
     def weights(self) -> dict[str, Tensor]:
         """Return the (averaged) weights of the network."""
         if self.parts:
-            own = {prefix: self._of_parts(prefix) for prefix in ("ema.", "weights.")}
-            found = own["ema."] or own["weights."]
+            found = self._of_parts("ema.") or self._of_parts("weights.")
         else:
             found = _without_counts(self.held.tensors("model.safetensors"))
         return with_twins(found, self.config.model)
@@ -201,19 +200,6 @@ def write_tensors(
 def named_counts(counts: CorpusCounts | None) -> dict[str, Tensor]:
     """Return the corpus's counts under the names that they have in files."""
     return {COUNTS + name: tensor for name, tensor in vars(counts).items()} if counts else {}
-
-
-def twins(model: ModelConfig) -> list[str]:
-    """Name the tensors that are the input embedding's own matrix: a file may have it once."""
-    names = {"head.weight": model.tied, "anchor_head.weight": model.shared and model.anchor_blocks}
-    return [name for name, tied in names.items() if tied]
-
-
-def with_twins(tensors: dict[str, Tensor], model: ModelConfig) -> dict[str, Tensor]:
-    """Return the tensors with all that are the input embedding under their own names."""
-    if "embed.weight" not in tensors:
-        return tensors
-    return {**{name: tensors["embed.weight"] for name in twins(model)}, **tensors}
 
 
 @contextmanager

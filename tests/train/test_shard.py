@@ -99,6 +99,28 @@ def test_several_processes_evaluate_and_sample_as_one_does(runs):
     assert len(one.splitlines()) == 5
 
 
+MORE = {
+    "bf16": ("--train.precision bf16", 2e-2),
+    "compiled": ("--train.compile true", 1e-4),
+    "idle": ("--model.bridge hidden --anchor.until 0.4", 1e-5),  # heads without a gradient
+    "time": ("--model.time 8 --process.masking bernoulli --process.conditioned true", 1e-5),
+}
+
+
+@pytest.mark.slow
+def test_shards_of_other_networks_train_as_one_process_does(text_file, tmp_path):
+    def made(name: str, way: str) -> list[str]:
+        return training(text_file, tmp_path / f"{name} {way[-4:]}", f"{MORE[name][0]} {way}", 3)
+
+    full = "--optim.name adamw --train.shard full"
+    together(2, *(made(name, full) for name in MORE))
+    for name, (_, close) in MORE.items():
+        assert main(made(name, full.replace("full", "none"))) == 0
+        runs = [metrics(tmp_path / f"{name} {mode}") for mode in ("full", "none")]
+        for left, right in zip(*runs, strict=True):
+            assert left == pytest.approx(right, rel=close), name
+
+
 def test_parts_that_do_not_fit_are_refused_before_memory_is_taken(tmp_path):
     with pytest.raises(ValueError, match="missing"):
         parts.join(tmp_path, "w", [Piece("a", (10**12, 0), (2, 3))])

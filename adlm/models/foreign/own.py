@@ -8,6 +8,7 @@ from adlm.config import Config, from_dict
 from adlm.models import checkpoint
 from adlm.models.foreign.base import Format, take
 from adlm.models.foreign.source import Source
+from adlm.models.twins import with_twins
 from adlm.registry import register
 
 
@@ -31,4 +32,4 @@ class Own(Format):
         model = self.config(source).model
         found = {k: t for k, t in source.tensors.items() if not k.startswith(checkpoint.COUNTS)}
         take(source, "embed.weight")
-        return checkpoint.with_twins(found, model)
+        return with_twins(found, model)
