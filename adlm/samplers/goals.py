@@ -1,8 +1,8 @@
 """What settings follow from what a text is for; `adlm eval efficiency` is where they come from.
 
     exact  the model's own distribution, by its reverse process: every sampler's reference
-    best   texts that a judge finds likeliest while they still vary: remasking
-    fast   the fewest positions passed: a threshold, the dual cache, anchors every few steps
+    best   what a judge finds likeliest while it varies: remasking; block diffusion by confidence
+    fast   several tokens a pass by confidence, the dual cache, anchors every few steps
 
 Only what a checkpoint has a choice of is changed: AR has one way to write.
 """
@@ -19,7 +19,7 @@ from adlm.samplers.cache import CacheSettings
 if TYPE_CHECKING:
     from adlm.samplers.generate import SamplingSettings
 
-THRESHOLD = 0.6  # of `fast`
+TOKENS, BLOCK_TOKENS = 4, 2  # written a pass by `fast`; in the short blocks of block diffusion
 ANCHORS = 4  # steps between two passes of an anchor network, of `fast`
 
 
@@ -35,11 +35,14 @@ def toward(
         return settings
     if settings.sampler is not None or settings.policy:
         raise UserError(f"--goal {goal} chooses the sampler: leave out --sampler and --policy")
+    surest = "confidence" in known
     if goal == "best":
-        return replace(settings, sampler="remdm-cap") if "remdm-cap" in known else settings
-    if "confidence" not in known:
+        sampler = "remdm-cap" if whole else "confidence"
+        return replace(settings, sampler=sampler) if surest else settings
+    if not surest:
         return settings
-    made = replace(settings, sampler="confidence", policy={"threshold": THRESHOLD})
+    few = max(1, config.data.length // (TOKENS if whole else BLOCK_TOKENS))
+    made = replace(settings, sampler="confidence", steps=settings.steps or few)
     if whole and not config.model.shift and settings.cache == CacheSettings():
         made = replace(made, cache=CacheSettings("dual"))
     if config.model.anchor_blocks and not config.model.shift and settings.anchor_every == 1:

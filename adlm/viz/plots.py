@@ -80,7 +80,7 @@ def curves(
                 "o",
                 markersize=10,
                 markerfacecolor="none",
-                markeredgecolor=drawn.get_color(),
+                color=drawn.get_color(),
             )
             if line.low is not None and line.high is not None:
                 axis.fill_between(line.x, line.low, line.high, alpha=0.18, color=drawn.get_color())

@@ -36,7 +36,8 @@ def test_fast_keeps_what_a_model_can_keep():
     assert settled("mdlm", goal="fast").anchor_every == 1
     assert settled("adlm", goal="fast").anchor_every > 1
     assert settled("bd3lm", goal="fast").cache.kind == "none"  # its own is exact
-    assert settled("bd3lm", goal="fast").policy["threshold"] > 0
+    assert settled("mdlm", goal="fast").steps == 64 // 4
+    assert settled("mdlm", goal="fast", steps=7).steps == 7
     assert settled("ar", goal="fast").sampler is None
 
 
