@@ -119,7 +119,7 @@ def parts(
         if count and name != "at_once":
             label, note = NAMES.get(name, (name, ""))
             yield f"  {label}", f"{count / 2**30:.2f} GiB{note}"
-    yield "  at most at once", f"{found['at_once'] / 2**30:.2f} GiB"
+    yield "  at once", f"at most {found['at_once'] / 2**30:.2f} GiB"
 
 
 NAMES = {

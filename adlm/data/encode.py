@@ -26,7 +26,7 @@ import msgspec
 import numpy as np
 
 from adlm.data.vocab import Vocab
-from adlm.errors import RunStopped
+from adlm.errors import RunStopped, UserError
 from adlm.system import own_group
 
 CHUNK = 1 << 18  # characters handed to the tokenizer at once; part of no result
@@ -136,6 +136,8 @@ class Processes:
                 f"a process that tokenises has ended (code {code}): try again, with fewer "
                 "--data.workers where memory ran out"
             )
+        if isinstance(answer, str):
+            raise UserError(answer)
         ids, counts = answer
         return Encoded(np.frombuffer(ids, self.dtype), np.frombuffer(counts, np.int64))
 
@@ -178,10 +180,17 @@ def main() -> None:
     vocab = Vocab.from_text(text, *special)
     try:
         while (texts := read(source)) is not None:
-            ids, counts = encode(vocab, texts)
-            write(sink, (ids.tobytes(), counts.tobytes()))
+            write(sink, answered(vocab, texts))
     except BrokenPipeError:
         os._exit(0)  # nobody is left to be told
+
+
+def answered(vocab: Vocab, texts: list[str]) -> object:
+    """Return the bytes of ids and counts, or the sentence of an error."""
+    try:
+        return tuple(array.tobytes() for array in encode(vocab, texts))
+    except UserError as error:
+        return str(error)
 
 
 if __name__ == "__main__":

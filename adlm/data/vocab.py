@@ -74,7 +74,10 @@ class Vocab:
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Return the token ids of each text, without special tokens."""
         whole = [clean(text) for text in texts]
-        batch = self.tokenizer.encode_batch_fast(whole, add_special_tokens=False)
+        try:
+            batch = self.tokenizer.encode_batch_fast(whole, add_special_tokens=False)
+        except Exception as error:  # the library raises plain Exception
+            raise UserError(f"the tokenizer cannot encode this text: {error}") from None
         return [np.asarray(e.ids, dtype=np.int64) for e in batch]
 
     @cached_property

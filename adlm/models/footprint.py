@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -29,6 +31,7 @@ from adlm import registry
 from adlm.config import Config, TrainConfig
 from adlm.models.build import build_model
 from adlm.nn.block import Block
+from adlm.nn.blocks import visible
 from adlm.nn.context import Context
 from adlm.nn.linear_ce import CACHE_ELEMENTS, CHUNK_ELEMENTS
 from adlm.nn.transformer import Trunk
@@ -84,7 +87,7 @@ def passes(config: Config, vocab_size: int, rows: int, precision: str) -> Passes
     length = config.data.length
     share = registry.lookup("objective", config.objective).head_share(config)
     hidden = max(1, round(share * rows * length))
-    with FakeTensorMode(), Live(hidden) as live:
+    with nothing_kept(), FakeTensorMode(), Live(hidden) as live:
         model = build_model(config, vocab_size).train()
         x = torch.zeros(rows, length, dtype=torch.long)
         z, layout = model.shown(x, x)
@@ -96,6 +99,16 @@ def passes(config: Config, vocab_size: int, rows: int, precision: str) -> Passes
         kept = live.now
         h.sum().backward()
         return Passes(kept - before, live.most - before)
+
+
+@contextmanager
+def nothing_kept() -> Iterator[None]:
+    """Keep real masks of block diffusion out of a fake pass, and fake ones from real passes."""
+    visible.cache_clear()
+    try:
+        yield
+    finally:
+        visible.cache_clear()
 
 
 @dataclass(frozen=True)

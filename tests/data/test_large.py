@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models
 
 from adlm.config import DataConfig
 from adlm.data import build, cache, encode, tidy
@@ -261,12 +262,19 @@ def test_a_corpus_of_one_line_is_told_what_it_lacks(tmp_path):
         open_rows(config, "valid", byte_vocab())
 
 
-def test_a_tokenizer_that_finds_nothing_is_told(text_file, tmp_path):
-    from tokenizers import Tokenizer, models
-
-    Tokenizer(models.WordLevel({})).save(str(tmp_path / "none.json"))
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        (models.BPE(), "the tokenizer finds no token in the 32 document"),
+        (models.WordLevel({}), "the tokenizer cannot encode this text: .*UNK"),
+    ],
+)
+@pytest.mark.parametrize("few", [32, 1])  # by threads, by processes
+def test_a_tokenizer_that_finds_nothing_is_told(text_file, tmp_path, monkeypatch, model, says, few):
+    monkeypatch.setattr(encode, "FEW", few)
+    Tokenizer(model).save(str(tmp_path / "none.json"))
     config = DataConfig(name=str(text_file), tokenizer=str(tmp_path / "none.json"))
-    with pytest.raises(UserError, match="the tokenizer finds no token in the 32 document"):
+    with pytest.raises(UserError, match=says):
         open_rows(config, "train", open_vocab(config))
     assert not [p for p in (cache.folder() / "tokens").iterdir() if p.is_dir()]
 
