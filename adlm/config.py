@@ -35,7 +35,8 @@ class DataConfig:
             the answer alone is hidden and scored.
         skip_long: Leave out pairs that are longer than a row, which are refused otherwise.
         attend: row lets all of a row's tokens see each other; document only those of one document.
-        workers: Threads that tokenise; 0 = all cores. Never changes the result.
+        workers: Processes that tokenise; 0 = all cores. Never changes the result.
+        stream: Read data of the hub as a stream while they are tokenised, without a copy of them.
     """
 
     name: str = "sotu"
@@ -47,6 +48,7 @@ class DataConfig:
     skip_long: bool = False
     attend: Literal["row", "document"] = "row"
     workers: int = 0
+    stream: bool = False
 
     def __post_init__(self) -> None:
         check(bool(self.name.strip()), "data.name", self.name, "a named set, a path or hf:NAME")

@@ -71,6 +71,19 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} seconds"
 
 
+def bytes_of(count: float) -> str:
+    """Write a number of bytes for a person.
+
+    Example:
+        >>> bytes_of(512), bytes_of(2_500_000), bytes_of(2.04e9)
+        ('512 B', '2.5 MB', '2.04 GB')
+    """
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count:.0f} B"
+
+
 def sparkline(values: Sequence[float], width: int = 40) -> str:
     """Draw a curve in one line of text, of at most `width` of its values.
 
@@ -149,5 +162,7 @@ class Bar:
             return
         self.last_line = now
         count = f"{done:.0f} %" if self.unit == "%" else f"{done}/{self.total} {self.unit}"
+        if self.unit == "B":
+            count = f"{bytes_of(done)} of {bytes_of(self.total)}" if self.total else bytes_of(done)
         print(" ".join(filter(None, [f"{self.title}: {count}", note])), end="", file=sys.stderr)
         print(f", {said}" if said else "", file=sys.stderr, flush=True)

@@ -43,6 +43,8 @@ def _trained(config: DataConfig, size: int) -> Vocab:
     source = open_source(config, "train")
     key = hashlib.sha256(f"{cache.VERSION} {source.fingerprint} {size}".encode()).hexdigest()[:32]
     home = cache.folder() / "bpe" / f"{key}.json"
+    if home.is_file():
+        return vocab.file_vocab(home)
     with cache.locked(home):
         if not home.is_file():
             made = vocab.train_bpe(source.documents(), size)

@@ -10,6 +10,7 @@ from typing import Any
 from adlm.data.detokenize import none
 
 SPLITS = ("train", "valid", "test")
+ALIASES = {"train": ("train",), "valid": ("valid", "validation", "val", "dev"), "test": ("test",)}
 
 
 def split_of(index: int) -> str:

@@ -20,6 +20,8 @@ import numpy as np
 from adlm.data.cache import TokenStore
 from adlm.data.pack import Rows
 
+AT_ONCE = 1 << 20  # documents: a large corpus is counted without a copy of its ends
+
 
 @dataclass(frozen=True)
 class Lengths:
@@ -41,9 +43,12 @@ class Lengths:
             >>> Lengths.of(TokenStore(np.arange(9), np.array([2, 9]), 0, ""), 3).counts.tolist()
             [1, 1, 2]
         """
-        tokens = np.diff(store.ends, prepend=0)  # (documents,)
-        counts = np.bincount(tokens % length, minlength=length)
-        whole = (tokens // length).sum()
+        counts, whole, last = np.zeros(length, dtype=np.int64), 0, 0
+        for low in range(0, len(store.ends), AT_ONCE):
+            ends = np.asarray(store.ends[low : low + AT_ONCE])
+            tokens = np.diff(ends, prepend=last)  # (documents,)
+            counts += np.bincount(tokens % length, minlength=length)
+            whole, last = whole + int((tokens // length).sum()), int(ends[-1])
         return cls(np.append(counts[1:], whole))
 
     @classmethod

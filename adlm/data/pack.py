@@ -11,6 +11,7 @@ Nothing here knows of workers, so rows cannot depend on them.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -22,23 +23,69 @@ from adlm.types import Batch
 
 
 @dataclass(frozen=True)
+class Even:
+    """Cuts every `length` tokens; nothing is held, however many rows there are."""
+
+    total: int  # tokens
+    length: int
+
+    def __len__(self) -> int:
+        return -(-self.total // self.length)
+
+    def at(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the first token and the tokens of some rows: (B,) each."""
+        start = np.asarray(index, dtype=np.int64) * self.length
+        return start, np.minimum(self.length, self.total - start)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Cuts anywhere: 16 bytes a row."""
+
+    start: np.ndarray  # (N,) int64 first token of each row
+    count: np.ndarray  # (N,) int64 tokens in each row
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def at(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self.start[index], self.count[index]
+
+
+@dataclass(frozen=True)
 class Rows:
     """N rows of at most `length` tokens."""
 
     store: TokenStore
-    start: np.ndarray  # (N,) int64 first token of each row
-    count: np.ndarray  # (N,) int64 tokens in each row, <= length
+    cuts: Even | Listed
     length: int
     pad: int
     eos: int
     by_document: bool  # may tokens see only their own document?
     packing: str
-    document: np.ndarray  # (N,) the document in which each row begins
     given: np.ndarray | None = None  # (N,) tokens of its prompt, of pairs: shown, never scored
     left_out: int = 0  # pairs that are too long
+    begins_in: np.ndarray | None = None  # `document`, where the store does not tell
 
     def __len__(self) -> int:
-        return len(self.start)
+        return len(self.cuts)
+
+    @cached_property
+    def start(self) -> np.ndarray:
+        """(N,) first token of each row. Of a large corpus ask for some rows: `cuts.at`."""
+        return self.cuts.at(np.arange(len(self)))[0]
+
+    @cached_property
+    def count(self) -> np.ndarray:
+        """(N,) tokens in each row, <= length."""
+        return self.cuts.at(np.arange(len(self)))[1]
+
+    @cached_property
+    def document(self) -> np.ndarray:
+        """(N,) the document in which each row begins."""
+        if self.begins_in is not None:
+            return self.begins_in
+        return np.searchsorted(self.store.ends, self.start, side="right")
 
     @property
     def shows_ends(self) -> bool:
@@ -50,11 +97,22 @@ class Rows:
         """(N,) tokens of each row that are scored: all, or those of the answer."""
         return self.count if self.given is None else self.count - self.given
 
+    def scored_in(self, index: np.ndarray) -> int:
+        """Count the tokens of the rows `index` that are scored."""
+        shown = 0 if self.given is None else int(self.given[index].sum())
+        return int(self.cuts.at(index)[1].sum()) - shown
+
+    @property
+    def scored_tokens(self) -> int:
+        """Count the tokens of all rows that are scored; rows share out every token of the store."""
+        shown = 0 if self.given is None else int(self.given.sum())
+        return len(self.store.tokens) - shown
+
     def pieces(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """List the pieces of documents in the rows `index`: (P,) place in `index`, (P,) tokens."""
         ends = self.store.ends
-        first = self.start[index]
-        last = first + self.count[index]
+        first, count = self.cuts.at(index)
+        last = first + count
         low = np.searchsorted(ends, first, side="right")  # (B,) documents low..high have a piece
         pieces = np.searchsorted(ends, last, side="left") - low + 1  # (B,)
         row = np.repeat(np.arange(len(index)), pieces)
@@ -66,8 +124,9 @@ class Rows:
     def batch(self, index: np.ndarray) -> Batch:
         """Return the rows `index`: (B,) as a batch."""
         offset = np.arange(self.length)
-        valid = offset < self.count[index, None]  # (B, L)
-        place = np.where(valid, self.start[index, None] + offset, 0)
+        start, count = self.cuts.at(index)
+        valid = offset < count[:, None]  # (B, L)
+        place = np.where(valid, start[:, None] + offset, 0)
         x = np.where(valid, self.store.tokens[place].astype(np.int64), self.pad)
         segment = torch.from_numpy(self._segments(x, valid)) if self.by_document else None
         given = None
@@ -99,20 +158,18 @@ def pack(store: TokenStore, vocab: Vocab, length: int, packing: str, attend: str
         [2, 3]
     """
     total = len(store.tokens)
+    cuts: Even | Listed
     if packing == "wrap":
-        start = np.arange(0, total, length, dtype=np.int64)
-        count = np.minimum(length, total - start)
+        cuts = Even(total, length)
     elif packing == "document":
         begins = np.concatenate(([0], store.ends[:-1]))
         rows = -(-(store.ends - begins) // length)  # (documents,) rows of each
         nth = np.arange(rows.sum()) - np.repeat(np.cumsum(rows) - rows, rows)
         start = np.repeat(begins, rows) + nth * length
-        count = np.minimum(length, np.repeat(store.ends, rows) - start)
+        cuts = Listed(start, np.minimum(length, np.repeat(store.ends, rows) - start))
     else:
         raise UserError(f"data.packing must be wrap or document, found '{packing}'")
-    document = np.searchsorted(store.ends, start, side="right")
-    by_document = attend == "document"
-    return Rows(store, start, count, length, vocab.pad, vocab.eos, by_document, packing, document)
+    return Rows(store, cuts, length, vocab.pad, vocab.eos, attend == "document", packing)
 
 
 MAP_BATCH = 1000  # documents that the published loaders join at a time
@@ -151,4 +208,4 @@ def published(store: TokenStore, vocab: Vocab, length: int, workers: int) -> Row
     text_bytes = round(store.text_bytes * len(every) * size / len(store.tokens))
     made = TokenStore(every.ravel(), ends, text_bytes, store.key)
     document = np.searchsorted(store.ends, np.concatenate(first), side="right")
-    return replace(pack(made, vocab, length, "wrap"), document=document)
+    return replace(pack(made, vocab, length, "wrap"), begins_in=document)

@@ -5,46 +5,21 @@ A source is a stream of documents that can be read again, with a fingerprint of 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from adlm import registry
 from adlm.config import DataConfig
 from adlm.data import files
-from adlm.data.dataset import SPLITS, DataSet, carve
+from adlm.data.dataset import ALIASES, SPLITS, DataSet, carve
+from adlm.data.fingerprint import fingerprint
+from adlm.data.hub import from_hub
 from adlm.data.records import part_of_pair
-from adlm.data.vocab import clean
+from adlm.data.source import Meter, TextSource
 from adlm.errors import UserError, nearest, need
-
-ALIASES = {"train": ("train",), "valid": ("valid", "validation", "val", "dev"), "test": ("test",)}
-
-
-@dataclass(frozen=True)
-class TextSource:
-    """One split of a corpus.
-
-    Example:
-        >>> source = TextSource("two lines", "train", lambda: iter(["a", " ", "b"]), "x")
-        >>> list(source.documents())
-        ['a', 'b']
-    """
-
-    name: str
-    split: str
-    read: Callable[[], Iterator[str]]
-    fingerprint: str  # changes whenever a document does
-    size: int = 0  # bytes of the files behind it, for progress; 0 = unknown
-
-    def documents(self) -> Iterator[str]:
-        """Yield the documents that have any text."""
-        return (clean(text) for text in self.read() if text.strip())
 
 
 def open_source(config: DataConfig, split: str, part: str | None = None) -> TextSource:
@@ -55,7 +30,7 @@ def open_source(config: DataConfig, split: str, part: str | None = None) -> Text
         return _pairs(config, split, part or "both")
     if config.name.startswith("hf:"):
         name, _, part = config.name[3:].partition("@")
-        return _from_hub(name, part or None, split, config.field)
+        return from_hub(name, part or None, split, config.field, stream=config.stream)
     if config.name in registry.names("dataset"):
         return _named(config, split)
     path = Path(config.name).expanduser()
@@ -112,7 +87,8 @@ def _named(config: DataConfig, split: str) -> TextSource:
     if declared.package:
         raise need(declared.package, "corpus", f"the data set {name}")
     if declared.hub and (split in declared.hub_splits) and find_spec("datasets"):
-        return _from_hub(*declared.hub, declared.hub_splits[split], None, declared)
+        inner = declared.hub_splits[split]
+        return from_hub(*declared.hub, inner, None, declared, config.stream)
     wanted = " or ".join(f"{name}/{file}" for file in declared.files[split])
     raise UserError(
         f"{name} ({split}) was not found: put {wanted} into the folder that --data.dir or "
@@ -121,14 +97,17 @@ def _named(config: DataConfig, split: str) -> TextSource:
 
 
 def _local(declared: DataSet, path: Path, name: str, split: str) -> TextSource:
+    meter = Meter()
+
     def read() -> Iterator[str]:
-        return map(declared.detokenize, declared.read(path, split))
+        texts = meter.through([path], lambda file: declared.read(file, split))
+        return map(declared.detokenize, texts)
 
     inner = sorted(p for p in path.glob("*") if p.is_file()) if path.is_dir() else [path]
     size = sum(p.stat().st_size for p in inner)
     if not size:
         raise UserError(f"{path} is empty")
-    return TextSource(name, split, read, _fingerprint(inner, name, split), size)
+    return TextSource(name, split, read, fingerprint(inner, name, split), size, meter)
 
 
 def _pairs(config: DataConfig, split: str, part: str) -> TextSource:
@@ -179,13 +158,26 @@ def _from_files(
         if not file.stat().st_size:
             raise UserError(f"{file} is empty")
 
+    meter = Meter()
+
     def read() -> Iterator[str]:
-        stream = (text for file in chosen for text in reader(file, field))
+        stream = meter.through(chosen, lambda file: reader(file, field))
         from_train = split == "train" or split in missing
         return carve(split, missing, stream) if from_train else stream
 
-    mark = _fingerprint(chosen, field, split, *missing)
-    return TextSource(str(path), split, read, mark, sum(p.stat().st_size for p in chosen))
+    mark, size = fingerprint(chosen, field, split, *missing), sum(p.stat().st_size for p in chosen)
+    lacking = too_few(path, split) if split in missing else ""
+    return TextSource(str(path), split, read, mark, size, meter, lacking)
+
+
+def too_few(path: Path, split: str) -> str:
+    """Say why a split that is carved out of the training documents has none."""
+    which = {"valid": "ninth", "test": "tenth"}[split]
+    return (
+        f"{path} has too few documents for a {split} split: without files of its own it is the "
+        f"{which} of every ten (of plain text, of about {files.PIECES} pieces cut at line ends); "
+        f"give it more lines, or a folder with train.txt and {split}.txt"
+    )
 
 
 def part_of(path: Path) -> str | None:
@@ -201,63 +193,3 @@ def part_of(path: Path) -> str | None:
 
 def _readable(path: Path) -> bool:
     return path.name.removesuffix(".gz").endswith(files.FORMATS)
-
-
-def _from_hub(
-    name: str,
-    part: str | None,
-    split: str,
-    field: str | None,
-    declared: DataSet | None = None,
-) -> TextSource:
-    try:
-        import datasets
-    except ImportError:
-        raise need("datasets", "data", f"loading hf:{name}") from None
-    missing: list[str] = []
-    try:
-        if declared is not None:
-            data = datasets.load_dataset(name, part, split=split)
-        else:
-            parts = datasets.load_dataset(name, part)
-            own = {s: [k for k in parts if k.startswith(ALIASES[s])] for s in SPLITS}
-            if not own["train"]:
-                own = {"train": [next(iter(parts))], "valid": [], "test": []}
-            missing = [s for s in SPLITS if not own[s]]
-            data = parts[(own["train"] if split in missing else own[split])[0]]
-    except Exception as error:  # network, spelling, access: the library has dozens of types
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UserError(f"hf:{name} could not be loaded: {first}") from None
-    if field is not None and field not in data.column_names:
-        raise files.no_field(field, data.column_names, f"hf:{name}")
-
-    def text(record: dict[str, Any]) -> str:
-        if declared is not None:
-            return declared.hub_text(record)
-        return files.text_of(record, str(field), f"hf:{name}")
-
-    def read() -> Iterator[str]:
-        stream = (text(record) for record in data)
-        if declared is not None:
-            return map(declared.detokenize, declared.hub_stream(stream))
-        from_train = split == "train" or split in missing
-        return carve(split, missing, stream) if from_train else stream
-
-    mark = hashlib.sha256(f"{name} {part} {split} {field} {data._fingerprint}".encode()).hexdigest()
-    return TextSource(f"hf:{name}", split, read, mark)
-
-
-def _fingerprint(paths: list[Path], *settings: str) -> str:
-    """Hash the files' contents and the settings that decide how they are read."""
-    digest = hashlib.sha256(repr(settings).encode())
-    for path in paths:
-        stat = path.stat()
-        digest.update("".join(path.suffixes).encode())  # the ending decides how a file is read
-        digest.update(_sha256(path, stat.st_size, stat.st_mtime_ns))
-    return digest.hexdigest()
-
-
-@lru_cache
-def _sha256(path: Path, size: int, changed: int) -> bytes:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()

@@ -26,6 +26,7 @@ from tokenizers import (
     trainers,
 )
 
+from adlm.data.words import Words, fits
 from adlm.errors import UserError
 
 # how the special tokens are called in vocabularies that are around, first match wins
@@ -74,6 +75,15 @@ class Vocab:
         batch = self.tokenizer.encode_batch_fast(whole, add_special_tokens=False)
         return [np.asarray(e.ids, dtype=np.int64) for e in batch]
 
+    @cached_property
+    def words(self) -> Words | None:
+        """Encode many texts faster, to the same ids, where the tokenizer is of that kind."""
+        return Words(self.tokenizer) if fits(self.tokenizer) else None
+
+    def encode_many(self, texts: list[str]) -> list[np.ndarray]:
+        """Return what `encode` does, of texts that are clean."""
+        return self.words.encode(texts) if self.words else self.encode(texts)
+
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of the ids; special tokens are left out."""
         return self.tokenizer.decode([int(i) for i in ids], skip_special_tokens=True)
@@ -118,6 +128,13 @@ class Vocab:
         (folder / "vocab.json").write_text(
             json.dumps({**special, "hash": self.hash}), encoding="utf-8"
         )
+
+    @classmethod
+    def from_text(cls, text: str, *special: int) -> Vocab:
+        """Make it from a tokenizer.json's text, and the ids of mask, BOS, EOS and pad."""
+        tokenizer = Tokenizer.from_str(text)
+        tokenizer.encode_special_tokens = True
+        return cls(tokenizer, *special)
 
     @classmethod
     def load(cls, folder: Path) -> Vocab:

@@ -41,7 +41,7 @@ class DataChoice:
         packing: wrap, document or pair.
         skip_long: Leave out pairs that are longer than a row.
         tokenizer: Must be the checkpoint's own; here to be checked.
-        workers: Threads that tokenise; 0 = all cores.
+        workers: Processes that tokenise; 0 = all cores.
     """
 
     name: str | None = None
@@ -213,7 +213,7 @@ def describe(
 ) -> ScoredText:
     """Say what was found, and what kind of figure it is."""
     tokens = int(found.tokens.sum())
-    total = int(rows.scored.sum())
+    total = rows.scored_tokens
     every = tokens == total
     share = tokens / total
     text_bytes = rows.store.text_bytes if every else round(rows.store.text_bytes * share)

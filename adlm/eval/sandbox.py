@@ -25,7 +25,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from adlm.errors import UserError
 from adlm.eval import walls
@@ -129,14 +128,13 @@ def _run(program: str, limits: Limits, way: str, handles: Sequence[int] = ()) ->
         (told, tell), (held, hold) = os.pipe(), os.pipe()
         inner = "limits" if way == "bubblewrap" else way
         given = {"isolation": inner, "home": home, "pipe": tell, "limits": asdict(limits)}
-        words = [PYTHON, "-I", "-S", "-B", "-c", Path(walls.__file__).read_text(encoding="utf-8")]
-        words.append(json.dumps(given))
-        own: dict[str, Any] = {}
+        bare = [PYTHON, "-I", "-S", "-B", "-c", Path(walls.__file__).read_text(encoding="utf-8")]
+        words = [*bare, json.dumps(given)]
         if way == "bubblewrap":
-            words = [*_bubblewrap(limits, hold), "--", *words]
-            if os.geteuid() == 0:  # the kernel holds only others to their number of processes
-                user = walls.own_user(time.monotonic_ns())
-                own = {"user": user, "group": user, "extra_groups": []}
+            lent = walls.lent(home) if os.geteuid() == 0 else {}
+            words = [*_bubblewrap(limits, hold, lent), "--", *words]
+            if lent:
+                words = [*bare, json.dumps({"home": home, "pipe": tell, "words": words})]
         began = time.monotonic()
         process = subprocess.Popen(
             words,
@@ -147,7 +145,6 @@ def _run(program: str, limits: Limits, way: str, handles: Sequence[int] = ()) ->
             env={},
             pass_fds=[tell, *handles, *([hold] if way == "bubblewrap" else [])],
             start_new_session=True,
-            **own,
         )
         assert process.stdout
         for handle in (tell, hold, *handles):
@@ -165,15 +162,19 @@ def _run(program: str, limits: Limits, way: str, handles: Sequence[int] = ()) ->
     return Outcome(how, detail, output.decode("utf-8", "replace"), time.monotonic() - began)
 
 
-def _bubblewrap(limits: Limits, hold: int) -> list[str]:
-    """Return the command that builds the walls; its first process keeps `hold` open to its end."""
+def _bubblewrap(limits: Limits, hold: int, lent: dict[str, str]) -> list[str]:
+    """Return the command that builds the walls; its first process keeps `hold` open to its end.
+
+    `lent` are folders that it finds at other places than their own.
+    """
     words = ["bwrap", "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"]
     words += ["--new-session", "--cap-drop", "ALL", "--sync-fd", str(hold)]
     for path in walls.needed():
         if os.path.islink(path):
             words += ["--symlink", os.readlink(path), path]
         else:
-            words += ["--dev-bind" if path.startswith("/dev/") else "--ro-bind", path, path]
+            how = "--dev-bind" if path.startswith("/dev/") else "--ro-bind"
+            words += [how, lent.get(path, path), path]
     words += ["--size", str(limits.disk_mb << 20), "--tmpfs", "/tmp", "--chdir", "/tmp"]
     return [*words, "--remount-ro", "/"]
 

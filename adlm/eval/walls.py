@@ -4,6 +4,8 @@
                 interpreter, and a small /tmp in memory; processes that end with the first; an
                 unprivileged user without capabilities. Linux has to permit it.
     limits      only the limits. Behind bubblewrap's walls they are all that is left to do.
+    lend        not walls yet: root becomes bubblewrap as a user of no account, who is shown the
+                interpreter also where that lies in a private folder.
 
 `sandbox.py` runs this file's text in a bare interpreter: it imports nothing of the package.
 """
@@ -78,8 +80,12 @@ def enter(isolation: str, home: str, pipe: int, limits: Limits) -> NoReturn:
         words = [PYTHON, "-I", "-S", "-B", "-c", DRIVER, str(pipe)]
         os.execve(PYTHON, words, {})
     except (OSError, AttributeError, ValueError) as error:
-        said = {"verdict": "unavailable", "detail": str(error)}
-        os.write(pipe, json.dumps(said).encode())
+        _unavailable(pipe, error)
+
+
+def _unavailable(pipe: int, error: Exception) -> NoReturn:
+    said = {"verdict": "unavailable", "detail": str(error)}
+    os.write(pipe, json.dumps(said).encode())
     os._exit(1)
 
 
@@ -99,10 +105,40 @@ def _leave(libc: Any, home: str, disk_mb: int) -> None:
         _die_with_parent(libc)
     os.setsid()
     if not user:
-        os.setgroups([])
-        os.setresgid(own, own, own)
-        os.setresuid(own, own, own)
+        _become(own)
     _call(libc, "prctl", 38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS; capabilities end with execve
+
+
+def lent(home: str) -> dict[str, str]:
+    """Return where `lend` shows the interpreter's folders, in `home`: {folder: place}."""
+    own = [path for path in needed() if path not in SYSTEM]
+    return {path: f"{home}/{number}" for number, path in enumerate(own)}
+
+
+def lend(home: str, pipe: int, words: list[str]) -> NoReturn:
+    """Show the interpreter's folders in `home` and become `words` as a user of no account.
+
+    The kernel holds only others than root to their number of processes, and only in a namespace of
+    our own is the interpreter shown to them. The mounts end with the last process.
+    """
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        _call(libc, "unshare", NEWNS)
+        _mount(libc, "none", "/", "", MS_REC | MS_PRIVATE)
+        _mount(libc, "adlm", home, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=0755")
+        for path, place in lent(home).items():
+            os.mkdir(place)
+            _mount(libc, path, place, "", MS_BIND | MS_REC)
+        _become(own_user(os.getpid()))
+        os.execvpe(words[0], words, {"PATH": os.defpath})
+    except (OSError, AttributeError) as error:
+        _unavailable(pipe, error)
+
+
+def _become(user: int) -> None:
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
 
 
 def own_user(number: int) -> int:
@@ -119,14 +155,9 @@ def _follow(child: int) -> NoReturn:
 
 def _furnish(libc: Any, home: str, root: str, disk_mb: int) -> None:
     """A new root folder: system folders and the interpreter read-only, and an empty /tmp."""
-
-    def mount(what: str, where: str, kind: str, flags: int, options: str = "") -> None:
-        words = [w.encode() for w in (what, where, kind)]
-        _call(libc, "mount", *words, ctypes.c_ulong(flags), options.encode())
-
     os.umask(0o022)
-    mount("none", "/", "", MS_REC | MS_PRIVATE)
-    mount("adlm", home, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=0755")
+    _mount(libc, "none", "/", "", MS_REC | MS_PRIVATE)
+    _mount(libc, "adlm", home, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=0755")
     for path in needed():
         os.makedirs(os.path.dirname(root + path), exist_ok=True)
         if os.path.islink(path):
@@ -136,11 +167,11 @@ def _furnish(libc: Any, home: str, root: str, disk_mb: int) -> None:
             os.makedirs(root + path, exist_ok=True)
         else:
             _write(root + path, "")
-        mount(path, root + path, "", MS_BIND | MS_REC)
+        _mount(libc, path, root + path, "", MS_BIND | MS_REC)
     os.mkdir(root + "/tmp")
     _read_only(libc, home)
     room = f"size={disk_mb}m,nr_inodes=1024,mode=0777"
-    mount("adlm", root + "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, room)
+    _mount(libc, "adlm", root + "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, room)
     os.chdir(home)
     _call(libc, "pivot_root", b".", b".")
     _call(libc, "umount2", b".", 2)  # MNT_DETACH: the old root is gone
@@ -187,6 +218,11 @@ def _die_with_parent(libc: Any) -> None:
     _call(libc, "prctl", 1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
 
 
+def _mount(libc: Any, what: str, where: str, kind: str, flags: int, options: str = "") -> None:
+    words = [w.encode() for w in (what, where, kind)]
+    _call(libc, "mount", *words, ctypes.c_ulong(flags), options.encode())
+
+
 def _call(libc: Any, name: str, *words: Any) -> None:
     if getattr(libc, name)(*words) != 0:
         number = ctypes.get_errno()
@@ -200,4 +236,6 @@ def _write(path: str, text: str) -> None:
 
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])
+    if "words" in given:
+        lend(**given)
     enter(**{**given, "limits": Limits(**given["limits"])})

@@ -42,7 +42,7 @@ class SetsPlace:
 
     Attributes:
         dir: Folder with the sets' files (docs/data.md has their forms); ADLM_DATA by default.
-        workers: Threads that tokenise; 0 = all cores. Never changes the result.
+        workers: Processes that tokenise; 0 = all cores. Never changes the result.
     """
 
     dir: str | None = None

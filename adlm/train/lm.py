@@ -14,7 +14,7 @@ from adlm.config import Config
 from adlm.data.corpus import open_rows, open_vocab
 from adlm.data.counts import CorpusCounts
 from adlm.data.lengths import Lengths
-from adlm.data.loader import Order, share
+from adlm.data.loader import Ahead, Order, share
 from adlm.data.vocab import Vocab
 from adlm.errors import RunStopped, UserError
 from adlm.models import adapt, checkpoint
@@ -55,6 +55,7 @@ class LanguageModelling(Workload):
         self.valid = open_rows(config.data, "valid", self.vocab)
         self.lengths = Lengths.of_rows(self.rows)
         self.order = Order(len(self.rows), cfg.batch, cfg.seed)
+        self.ahead: Ahead[Portion] | None = None
         torch.manual_seed(cfg.seed)
         self.model = build_model(config, self.vocab.size)
         if base is not None:
@@ -75,19 +76,25 @@ class LanguageModelling(Workload):
         return (self.config.train.seed * 1_000_003 + step) * 4099 + rank
 
     def portion(self, step: int, world: World) -> Portion:
+        """Return what `prepared` does; the next step's is prepared while this one is trained."""
+        steps = self.config.train.steps
+        self.reach = adapt.reach(self.config, step / steps)
+        if self.ahead is None:
+            self.ahead = Ahead(lambda step: self.prepared(step, world), last=steps - 1)
+        return self.ahead.get(step)
+
+    def prepared(self, step: int, world: World) -> Portion:
         """This process's rows and their part of the global batch's noise, `micro` rows a piece."""
         cfg = self.config.train
         generator = torch.Generator().manual_seed(cfg.seed * 1_000_003 + step)
-        done = step / cfg.steps
-        self.reach = adapt.reach(self.config, done)
-        noise = self.objective.noise_at(done, cfg.batch, self.rows.length, generator)
+        noise = self.objective.noise_at(step / cfg.steps, cfg.batch, self.rows.length, generator)
         index = self.order.step(step)
         mine = share(cfg.batch, world.rank, world.size)
         batch, noise = self.rows.batch(index[mine]), None if noise is None else noise[mine]
         size = cfg.micro or len(batch)
         parts = [slice(low, low + size) for low in range(0, len(batch), size)]
         pieces = [(batch[p], None if noise is None else noise[p]) for p in parts]
-        return Portion(pieces, int(self.rows.scored[index].sum()))
+        return Portion(pieces, self.rows.scored_in(index))
 
     def gamma(self, progress: float) -> float:
         return self.objective.gamma(progress)
@@ -147,7 +154,7 @@ class LanguageModelling(Workload):
         )
 
     def state(self, now: RunState) -> RunState:
-        return replace(now, data=self.rows.store.key)
+        return replace(now, data=self.rows.store.key, shuffle=self.order.shuffle)
 
     def check(self, saved: Checkpoint) -> RunState:
         if saved.vocab.hash != self.vocab.hash:
@@ -157,13 +164,14 @@ class LanguageModelling(Workload):
             raise UserError(
                 f"the training data are not those of {saved.path}: they have changed since"
             )
+        self.order = Order(len(self.rows), self.order.batch, self.order.seed, state.shuffle)
         return state
 
     def beginning(self, step: int, precision: str, world: World) -> str:
         """Return what is trained, on what and where."""
         cfg, rows = self.config.train, len(self.rows)
         size = sum(p.numel() for p in self.model.parameters())
-        tokens, goal = int(self.rows.scored.sum()), cfg.steps * cfg.batch
+        tokens, goal = self.rows.scored_tokens, cfg.steps * cfg.batch
         where = f"{world.size} x {self.device}" if world.size > 1 else self.device
         if self.device == "cpu":
             where += f" ({torch.get_num_threads()} threads)"

@@ -27,7 +27,7 @@ from adlm.data.vocab import Vocab
 from adlm.models.checkpoint import Checkpoint
 from adlm.train.distributed import World
 from adlm.train.log import Metrics
-from adlm.values import check_sizes
+from adlm.values import check, check_sizes
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,11 @@ class RunState:
     precision: str = ""
     recent: list[StepStats] = field(default_factory=list)  # since the last line of metrics
     data: str = ""  # hash of the training data
+    shuffle: str = "array"  # how a pass over them is ordered, see data/loader.py
 
     def __post_init__(self) -> None:
         check_sizes(self, "", 0, step=10**12, tokens=10**18)
+        check(self.shuffle in ("array", "keyed"), "shuffle", self.shuffle, "array or keyed")
 
 
 class Workload(ABC):

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adlm.config import DataConfig
-from adlm.data import cache
+from adlm.data import cache, encode
 from adlm.data.cache import TokenStore
 from adlm.data.corpus import open_rows, open_vocab
 from adlm.data.lengths import Lengths
@@ -26,7 +26,7 @@ from adlm.errors import UserError
 
 def build_with(workers: int, monkeypatch, tmp_path) -> tuple[np.ndarray, np.ndarray]:
     monkeypatch.setenv("ADLM_CACHE", str(tmp_path / f"cache-{workers}"))
-    monkeypatch.setattr(cache, "CHUNK", 1 << 12)  # many chunks even on a small corpus
+    monkeypatch.setattr(encode, "CHUNK", 1 << 12)  # many chunks even on a small corpus
     config = DataConfig(tokenizer="byte")
     store = cache.load(open_source(config, "valid"), open_vocab(config), workers)
     return np.array(store.tokens), store.ends
@@ -157,7 +157,7 @@ def test_seeds_and_passes_differ():
     assert not np.array_equal(first.step(0), second.step(0))
 
 
-@pytest.mark.parametrize("name", ["tokens.bin", "ends.bin", "meta.json"])
+@pytest.mark.parametrize("name", ["tokens-00000.bin", "ends.bin", "meta.json"])
 def test_a_damaged_store_is_one_sentence(text_file, name):
     source = open_source(DataConfig(name=str(text_file)), "train")
     cache.load(source, byte_vocab())
