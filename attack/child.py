@@ -27,6 +27,7 @@ from adlm import cli, options
 
 LIMIT = 30.0  # seconds that a case may take
 MEMORY = 12 << 30  # bytes of address space
+GRACE = 30.0  # seconds to leave after Ctrl-C
 CRASH = 70  # the child's exit code after a traceback
 
 
@@ -78,7 +79,7 @@ class Child:
             if not self.poll():
                 late = True
                 self.signal(number, group=True)
-                until = time.monotonic() + 10
+                until = time.monotonic() + GRACE
                 while not self.poll() and time.monotonic() < until:
                     time.sleep(0.01)
         said = [(self.logs / name).read_text(errors="replace") for name in ("out", "err")]
@@ -105,7 +106,10 @@ def start(
     before: Callable[[], object] = lambda: None,
     work: Callable[[], int] | None = None,
 ) -> Child:
-    """Begin a command in a folder; `before` is called in the child, `work` instead of the command."""
+    """Begin a command in a folder.
+
+    `before` is called in the child, and `work`, where it is given, instead of the command.
+    """
     logs.mkdir(parents=True, exist_ok=True)
     parsed = mmap.mmap(-1, 1)
     sys.stdout.flush()
@@ -147,9 +151,9 @@ def enter(folder: Path, logs: Path, env: Mapping[str, str]) -> None:
     for number, name in ((1, "out"), (2, "err")):
         os.dup2(os.open(logs / name, flags, 0o644), number)
     sys.stdin, sys.stdout, sys.stderr = (
-        open(0, encoding="utf-8"),
-        open(1, "w", encoding="utf-8"),
-        open(2, "w", encoding="utf-8", buffering=1),
+        open(0, encoding="utf-8"),  # noqa: SIM115
+        open(1, "w", encoding="utf-8"),  # noqa: SIM115
+        open(2, "w", encoding="utf-8", buffering=1),  # noqa: SIM115
     )
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -21,7 +21,16 @@ from attack.campaign import Outcome
 from attack.child import Ended
 from attack.kills import remains
 
-CACHED = "--data.tokenizer bpe:300 --train.steps 3 --train.save_every 1 --train.keep 2".split()
+CACHED = [
+    "--data.tokenizer",
+    "bpe:300",
+    "--train.steps",
+    "3",
+    "--train.save_every",
+    "1",
+    "--train.keep",
+    "2",
+]
 TRAIN = ["train", "laptop-adlm", *place.SMALL, *CACHED, "--out", "out"]
 LIKELY = ["eval", "likelihood", "run-mdlm", "--limit", "4", "--batch", "4", "--draws", "1"]
 COMMANDS: dict[str, tuple[list[str], list[str]]] = {  # name -> words, and what they need
@@ -67,9 +76,9 @@ def faults() -> list[Fault]:
 
 
 def run(command: str, folder: Path, logs: Path, **how: object) -> Ended:
-    return child.start(
-        COMMANDS[command][0], folder, logs, place.environment(folder), **how
-    ).wait(60)  # type: ignore[arg-type]
+    return child.start(COMMANDS[command][0], folder, logs, place.environment(folder), **how).wait(
+        60
+    )  # type: ignore[arg-type]
 
 
 @cache
@@ -79,7 +88,7 @@ def writes() -> dict[str, int]:
     if not kept.is_file():
         found, home = {}, place.HOME / f"count-{os.getpid()}"
         for name, (words, needs) in COMMANDS.items():
-            place.copy(place.make(), needs, home / "folder")
+            place.copy(needs, home / "folder")
             work = partial(counted, words, home)
             run(name, home / "folder", home / "logs", work=work)
             found[name] = int((home / "count").read_text())
@@ -101,7 +110,7 @@ def counted(words: list[str], home: Path) -> int:
 def whole(command: str, home: Path) -> dict[str, str]:
     """Return what the command leaves undisturbed."""
     folder = home / "undisturbed"
-    place.copy(place.make(), COMMANDS[command][1], folder)
+    place.copy(COMMANDS[command][1], folder)
     run(command, folder, home / "logs")
     return remains(folder)
 
@@ -129,10 +138,10 @@ def powerless() -> None:
 def case(index: int, seed: int, home: Path) -> Outcome:
     """Run a command with a fault, judge it, and run it again without."""
     fault = faults()[index]
-    words, needs = COMMANDS[fault.command]
+    needs = COMMANDS[fault.command][1]
     folder, logs = home / "folder", home / "logs"
     open_again(folder)
-    place.copy(place.make(), needs, folder)
+    place.copy(needs, folder)
     listed = place.listing(folder)
     if fault.kind == "read-only":
         (folder / fault.where).mkdir(exist_ok=True)
@@ -170,7 +179,9 @@ def judge(ended: Ended) -> list[str]:
 def afterwards(command: str, folder: Path, home: Path) -> list[str]:
     """Run it again without the fault: it must leave what an undisturbed one does."""
     words = COMMANDS[command][0]
-    again = ["--resume"] if (folder / "out" / "config.json").is_file() and words[0] == "train" else []
+    again = (
+        ["--resume"] if (folder / "out" / "config.json").is_file() and words[0] == "train" else []
+    )
     env = place.environment(folder)
     ended = child.start([*words, *again], folder, home / "logs", env).wait(120)
     if ended.code:

@@ -20,14 +20,17 @@ from attack.spoil import sign, spoil
 
 HUGE = ("9" * 5000, str(10**18), str(2**63 - 1), str(10**11), "1e18")
 WORDS = (
-    "", " ", "0", "-1", "-0", "1.5", "1e-320", "nan", "inf", "-inf", "²", "٣", "null", "true", "[]",
-    "[1,", "{", "{a:1}", "{:}", "x", "../x", "/", "/dev/null", "/dev/full", "~", "~nobody/x", ".", "\n",
-    "\x1b[31m", "a" * 4000, "ünïcödé", "os:system", "hf:x/y", "bpe:²", "bpe:0", "bpe:99999999999", "no",
-    "corpus.txt", "run-mdlm", "--", "-", "%s%n", "{0}", "$(id)", "[MASK:0]", "[MASK:99999999]", "bert",
-    "\ud800", "a:b:c", "cuda", "cuda:99", "mps", "bf16", "fp64", "uniform", "mask", "mixture:2", "muon",
+    "", " ", "0", "-1", "-0", "1.5", "1e-320", "nan", "inf", "-inf", "²", "٣", "null", "true",
+    "[]", "[1,", "{", "{a:1}", "{:}", "x", "../x", "/", "/dev/null", "/dev/full", "~",
+    "~nobody/x", ".", "\n", "\x1b[31m", "a" * 4000, "ünïcödé", "os:system", "hf:x/y", "bpe:²",
+    "bpe:0", "bpe:9999999999", "no", "corpus.txt", "run-mdlm", "--", "-", "%s%n", "{0}", "$(id)",
+    "[MASK:0]", "[MASK:99999999]", "\ud800", "a:b:c", "cuda", "cuda:99", "mps", "bf16", "fp64",
+    "uniform", "mask", "mixture:2", "bert", "muon",
 )  # fmt: skip
-AMOUNTS = ("steps", "items", "n", "tokens", "draws", "epochs", "rows", "limit", "batch", "length",
-           "eval_rows", "texts", "max_new_tokens", "per_stage", "speed", "mauve_seeds", "valid")  # fmt: skip
+AMOUNTS = (
+    "steps", "items", "n", "tokens", "draws", "epochs", "rows", "limit", "batch", "length", "valid",
+    "eval_rows", "texts", "max_new_tokens", "per_stage", "speed", "mauve_seeds",
+)  # fmt: skip
 KNOWN: dict[str, list[str]] = {}
 
 
@@ -48,7 +51,9 @@ def spoiled_words(scene: Scene, dice: Random) -> list[str]:
     for _ in range(dice.choice((1, 1, 1, 2))):
         first = len(scene.command.split())
         values = [i for i in range(first, len(words)) if not words[i].startswith("--")]
-        kind = dice.choice(("value", "value", "value", "option", "option", "option", "drop", "twice"))
+        kind = dice.choice(
+            ("value", "value", "value", "option", "option", "option", "drop", "twice")
+        )
         if kind == "value" and values:
             words[dice.choice(values)] = value(dice)
         elif kind == "drop" and len(words) > first:
@@ -90,7 +95,7 @@ def case(index: int, seed: int, home: Path) -> Outcome:
     every = scenes()
     scene = dice.choices(every, [s.weight for s in every])[0]
     folder = home / "folder"
-    place.copy(place.make(), list(scene.needs), folder)
+    place.copy(scene.needs, folder)
     in_files = bool(scene.reads) and dice.random() < 0.6
     words, told, must = list(scene.words), "", False
     if in_files:
@@ -98,9 +103,10 @@ def case(index: int, seed: int, home: Path) -> Outcome:
     else:
         words = spoiled_words(scene, dice)
     before = place.listing(folder)
-    patience = 5.0 if asks_for_much(words) else child.LIMIT
+    much = scene.long or asks_for_much(words)
+    patience = 5.0 if much else child.LIMIT
     ended = child.start(words, folder, home / "logs", place.environment(folder)).wait(patience)
-    wrong = list(faults(ended, words, must))
+    wrong = list(faults(ended, words, must, much))
     if ended.code == 2:
         wrong += written(before, place.listing(folder))
     wrong += left_behind(folder)
@@ -120,13 +126,13 @@ def result(ended: Ended) -> str:
     return names.get(ended.code, f"code {ended.code}")
 
 
-def faults(ended: Ended, words: list[str], must: bool) -> Iterator[str]:
+def faults(ended: Ended, words: list[str], must: bool, much: bool) -> Iterator[str]:
     """Yield what is wrong with how it ended."""
     if "Traceback (most recent call last)" in ended.err or ended.code == child.CRASH:
         yield "traceback"
     if ended.code < 0:
         yield f"ended by signal {-ended.code}"
-    if ended.late and not (asks_for_much(words) and ended.code == 130):
+    if ended.late and not (much and ended.code == 130):
         yield f"not done after {child.LIMIT:.0f} seconds"
     if ended.code not in (0, 1, 2, 130) and ended.code >= 0 and ended.code != child.CRASH:
         yield f"exit code {ended.code}"

@@ -1,4 +1,4 @@
-"""Kills at random moments: a run that is killed and goes on must end in the bits of one that is not.
+"""Kills at random moments: a run that goes on afterwards ends in the bits of an undisturbed one.
 
 Each case is one run that is killed a few times by -9, TERM, INT or HUP, then finished: its tensors,
 its figures and the names of its files must be those of an undisturbed run, and nothing else may be
@@ -146,7 +146,7 @@ class Spawned(Running):
 
 def lay_out(target: Target, folder: Path) -> None:
     """Make the folder of a run."""
-    place.copy(place.make(), ["corpus.txt"], folder)
+    place.copy(["corpus.txt"], folder)
     if target.name == "tokenising":
         text = (folder / "corpus.txt").read_text()
         (folder / "large.txt").write_text((text + "\n") * 40)
@@ -229,6 +229,7 @@ def case(index: int, seed: int, home: Path) -> Outcome:
     for _ in range(ROUNDS):
         words = target.again if (folder / "out" / "config.json").is_file() else target.first
         number = dice.choice(SIGNALS)
+        wrong += orphans(folder) if target.program else []
         process = begin(target, words, folder, logs)
         moment(target, dice, folder)(process)
         if process.ended():
@@ -253,7 +254,8 @@ def case(index: int, seed: int, home: Path) -> Outcome:
 
 def finish(target: Target, folder: Path, logs: Path, whole: dict[str, str]) -> list[str]:
     """Let the run end, and say in what it differs from an undisturbed one."""
-    orphans(folder)
+    if stay := orphans(folder):
+        return stay
     words = target.again if (folder / "out" / "config.json").is_file() else target.first
     process = begin(target, words, folder, logs)
     if not process.wait(600):
@@ -263,18 +265,19 @@ def finish(target: Target, folder: Path, logs: Path, whole: dict[str, str]) -> l
         return [f"going on ended with {process.code()}"]
     found = remains(folder)
     differ = sorted(n for n in whole.keys() | found.keys() if whole.get(n) != found.get(n))
-    wrong = [f"{n} {'differs' if n in whole and n in found else 'is left' if n in found else 'is missing'}"
-             for n in differ[:5]]  # fmt: skip
+    wrong = [f"{n} is not as undisturbed" for n in differ[:5]]
     return wrong + [f"left behind: {p.name}" for p in folder.rglob("*.tmp")]
 
 
-def orphans(folder: Path) -> None:
-    """Wait for the children of a killed parent: they finish their step, save and leave."""
+def orphans(folder: Path) -> list[str]:
+    """Wait for the children of a killed parent: they must leave by themselves."""
     until = time.monotonic() + 90
     while time.monotonic() < until and any(works_in(folder)):
         time.sleep(0.2)
-    for pid in works_in(folder):
+    stay = works_in(folder)
+    for pid in stay:
         os.kill(pid, signal.SIGKILL)
+    return [f"{len(stay)} processes are left"] if stay else []
 
 
 def works_in(folder: Path) -> list[int]:

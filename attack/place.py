@@ -1,4 +1,4 @@
-"""Valid files of every kind: small runs, corpora, results. Each attack begins with copies of them."""
+"""Valid files of every kind: small runs, corpora, results. Attacks begin with copies of them."""
 
 from __future__ import annotations
 
@@ -8,64 +8,131 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
+from adlm.locks import lock
 from attack import child
 
 ROOT = Path(__file__).parents[1]
+FIXTURES = ROOT / "tests" / "fixtures"
 HOME = ROOT / "build" / "attack"
-WORDS = "the union is strong and free peace war law states".split()
-SMALL = (
-    "--data corpus.txt --data.tokenizer byte --data.length 16 --model.width 16 --model.heads 2 "
-    "--train.steps 2 --train.batch 4 --train.eval_rows 4 --train.log_every 1 "
-    "--train.precision fp32 --train.device cpu"
-).split()
-REASON = (
-    "--items 24 --epochs 1 --batch 8 --size pico --valid 4 --precision fp32 --device cpu "
-    "--knobs {most:3}"
-).split()
+WORDS = ["the", "union", "is", "strong", "and", "free", "peace", "war", "law", "states"]
+SMALL = [
+    "--data",
+    "corpus.txt",
+    "--data.tokenizer",
+    "byte",
+    "--data.length",
+    "16",
+    "--model.width",
+    "16",
+    "--model.heads",
+    "2",
+    "--train.steps",
+    "2",
+    "--train.batch",
+    "4",
+    "--train.eval_rows",
+    "4",
+    "--train.log_every",
+    "1",
+    "--train.precision",
+    "fp32",
+    "--train.device",
+    "cpu",
+]
+REASON = [
+    "--items",
+    "24",
+    "--epochs",
+    "1",
+    "--batch",
+    "8",
+    "--size",
+    "pico",
+    "--valid",
+    "4",
+    "--precision",
+    "fp32",
+    "--device",
+    "cpu",
+    "--knobs",
+    "{most:3}",
+]
 RUNS = ("ar", "mdlm", "adlm", "bd3lm", "udlm")
 
 
+FORMING = ("config.py", "data", "nn", "process", "objectives", "models", "train", "reasoning")
+
+
 def source() -> str:
-    """Return the hash of the package's code: what was made by other code is made anew."""
-    found = hashlib.sha256()
-    for path in sorted((ROOT / "adlm").rglob("*.py")):
-        found.update(path.read_bytes())
+    """Return the hash of the code that makes a run's bits: what other code made is made anew."""
+    found = hashlib.sha256(Path(__file__).read_bytes())
+    for name in FORMING:
+        home = ROOT / "adlm" / name
+        for path in [home] if home.is_file() else sorted(home.rglob("*.py")):
+            found.update(path.read_bytes())
     return found.hexdigest()[:16]
 
 
-def make() -> Path:
-    """Return the folder of valid files, made once for each version of the code."""
-    place = HOME / f"place-{source()}"
-    if (place / "done").is_file():
-        return place
-    for old in HOME.glob("place-*"):
-        shutil.rmtree(old)
-    place.mkdir(parents=True)
-    texts(place)
-    for name in RUNS:
-        done(["train", f"laptop-{name}", *SMALL, "--out", f"run-{name}"], place)
-    run = ["train", "laptop-mdlm", *SMALL, "--data.tokenizer", "bpe:300", "--out", "run-bpe"]
-    done(run, place)
-    shutil.copy(next(place.glob("run-bpe/checkpoints/*/tokenizer.json")), place)
-    done(["reason", "train", "arithmetic", "cot", *REASON, "--out", "run-cot"], place)
-    done(["reason", "train", "arithmetic", "acot", *REASON, "--stages", "1", "--epochs", "2", "--out", "run-acot"], place)
-    done(["export", "run-mdlm", "--to", "exported"], place)
-    likely = ["--limit", "4", "--batch", "4", "--draws", "1"]
-    done(["eval", "likelihood", "run-mdlm", *likely, "--out", "likelihood.json"], place)
-    done(["sample", "run-mdlm", "--n", "4", "--steps", "2", "--json", "samples.jsonl"], place)
-    for name in ("study", "study-reasoning"):
-        fixtures = ROOT / "tests" / "fixtures"
-        shutil.copytree(fixtures / name, place / name)
-        shutil.copy(fixtures / f"{name}.json", place)
-    (place / "done").touch()
+def recipes() -> dict[str, list[str]]:
+    """Return the command that makes each file or folder."""
+    bpe = ["train", "laptop-mdlm", *SMALL, "--data.tokenizer", "bpe:300", "--out", "run-bpe"]
+    cot = ["reason", "train", "arithmetic", "cot", *REASON, "--out", "run-cot"]
+    stages = ["--stages", "1", "--epochs", "2", "--out", "run-acot"]
+    likely = ["eval", "likelihood", "run-mdlm", "--limit", "4", "--batch", "4", "--draws", "1"]
+    made = {f"run-{n}": ["train", f"laptop-{n}", *SMALL, "--out", f"run-{n}"] for n in RUNS}
+    return made | {
+        "run-bpe": bpe,
+        "run-cot": cot,
+        "run-acot": ["reason", "train", "arithmetic", "acot", *REASON, *stages],
+        "exported": ["export", "run-mdlm", "--to", "exported"],
+        "likelihood.json": [*likely, "--out", "likelihood.json"],
+        "samples.jsonl": [
+            "sample",
+            "run-mdlm",
+            "--n",
+            "4",
+            "--steps",
+            "2",
+            "--json",
+            "samples.jsonl",
+        ],
+    }
+
+
+def make(names: Sequence[str] = (), home: Path = HOME) -> Path:
+    """Return the folder of valid files; what is named is made in it, once for this code."""
+    place = home / f"place-{source()}"
+    home.mkdir(parents=True, exist_ok=True)
+    with lock(home / "place.lock"):
+        if not (place / "tasks.jsonl").is_file():
+            place.mkdir(exist_ok=True)
+            texts(place)
+        for name in names:
+            need(name, place)
     return place
+
+
+def need(name: str, place: Path) -> None:
+    """Make a file or folder of the place unless it is there."""
+    if (place / name).exists():
+        return
+    if name == "tokenizer.json":
+        need("run-bpe", place)
+        shutil.copy(next(place.glob("run-bpe/checkpoints/*/tokenizer.json")), place)
+        return
+    words = recipes()[name]
+    for part in words:
+        if part in recipes() and part != name:
+            need(part, place)
+    done(words, place)
 
 
 def done(words: list[str], place: Path) -> None:
     """Run a command that must succeed."""
-    ended = child.start(words, place, HOME / "logs", environment(place)).wait(120)
+    ended = child.start(words, place, place.parent / "logs", environment(place)).wait(300)
     if ended.code:
         raise SystemExit(f"adlm {' '.join(words)} ended with {ended.code}: {ended.err}")
 
@@ -108,6 +175,9 @@ def texts(place: Path) -> None:
         "test": "def check(f):\n    assert f() == 1\n",
         "entry_point": "one",
     }
+    for name in ("study", "study-reasoning"):
+        shutil.copytree(FIXTURES / name, place / name, dirs_exist_ok=True)
+        shutil.copy(FIXTURES / f"{name}.json", place)
     as_lines(place / "tasks.jsonl", [task, {**task, "task_id": "HumanEval/1"}])
 
 
@@ -115,8 +185,9 @@ def as_lines(path: Path, records: list[object]) -> None:
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
 
 
-def copy(place: Path, names: list[str], to: Path) -> None:
+def copy(names: Sequence[str], to: Path, home: Path = HOME) -> None:
     """Lay out copies of some of the files in a new folder."""
+    place = make(names, home)
     shutil.rmtree(to, ignore_errors=True)
     to.mkdir(parents=True)
     for name in names:
@@ -129,7 +200,7 @@ def copy(place: Path, names: list[str], to: Path) -> None:
 
 
 def listing(folder: Path) -> dict[str, tuple[int, int, int]]:
-    """Return every file and folder with its kind, size and inode: what a refusal must not change."""
+    """Return every file and folder with its kind, size and time: a refusal changes none."""
     found = {}
     for home, folders, files in os.walk(folder):
         if Path(home) == folder and "cache" in folders:

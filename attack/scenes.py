@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from attack.place import REASON, SMALL
 
@@ -26,6 +26,7 @@ class Scene:
     needs: tuple[str, ...] = ()  # files and folders of the place
     reads: tuple[str, ...] = ()  # patterns of the files among them that it reads
     weight: int = 4  # how often it is drawn
+    long: bool = False  # spoiled a little, it may be hours of valid work
 
     @property
     def command(self) -> str:
@@ -36,9 +37,14 @@ class Scene:
 def scene(line: str, *needs: str, reads: tuple[str, ...] = (), weight: int = 4) -> Scene:
     words = []
     for word in line.split():
-        words += {"SMALL": SMALL, "REASON": REASON}.get(word, [word.replace("_", " ")] if
-                                                        word.startswith("'") else [word])
+        words += {"SMALL": SMALL, "REASON": REASON}.get(
+            word, [word.replace("_", " ")] if word.startswith("'") else [word]
+        )
     return Scene(tuple(w.strip("'") for w in words), needs, reads, weight)
+
+
+def hours(*lines: str) -> list[Scene]:
+    return [replace(scene(line, weight=1), long=True) for line in lines]
 
 
 def checkpoints(*runs: str, resume: bool = False) -> tuple[str, ...]:
@@ -63,7 +69,9 @@ def training() -> list[Scene]:
         scene(f"train laptop-{name} SMALL --out out", "corpus.txt", weight=2)
         for name in ("ar", "adlm", "bd3lm", "udlm", "sedd", "a2r")
     ]
-    pair = "train laptop-mdlm SMALL --data pairs.jsonl --data.packing pair --data.length 32 --out out"
+    pair = (
+        "train laptop-mdlm SMALL --data pairs.jsonl --data.packing pair --data.length 32 --out out"
+    )
     words = "train laptop-mdlm SMALL --data.tokenizer tokenizer.json --out out"
     again = "train --resume run-adlm --train.steps 3"
     based = "train laptop-adlm SMALL --base run-ar --out out"
@@ -144,15 +152,12 @@ def other() -> list[Scene]:
         scene(page, "run-mdlm", *results, reads=(*results, "run-mdlm/metrics.jsonl"), weight=12),
         scene(peek, "study", reads=("study/*/result.json", "study/*/config.json")),
         scene(reasons, "study-reasoning", reads=("study-reasoning/*/*.json",)),
-        scene("study anchoring --tokens 0", weight=1),
-        scene("study times --seeds 0", weight=1),
-        scene("study ablate [gama]", weight=1),
-        scene("study finetune --steps 0 --home out", weight=1),
+        *hours("study anchoring --tokens 0", "study times --seeds 0", "study ablate [gama]"),
         scene("plan laptop-adlm --gpu a100 --data corpus.txt", "corpus.txt", weight=2),
         scene("doctor laptop-mdlm --size pica", weight=1),
         scene("recipes", weight=1),
         scene("completion bash", weight=1),
-        scene("quickstart --rows -1", weight=1),
+        *hours("quickstart --rows -1", "study finetune --steps 0 --home out"),
         scene("eval harness no-run no-task", "run-mdlm", weight=1),
         scene("serve run-mdlm --port 70000", "run-mdlm", reads=checkpoints("run-mdlm"), weight=2),
         scene("theory --out corpus.txt", "corpus.txt", weight=1),

@@ -31,7 +31,9 @@ def load() -> bool:
 
 def arm(folder: Path, last: int, stay: bool = True, jump: int = 0) -> None:
     """Let writes below a folder fail from the `last`-th on, or the clock jump by seconds there."""
-    ctypes.CDLL(None).attack_arm(str(folder).encode(), ctypes.c_long(last), stay, ctypes.c_long(jump))
+    ctypes.CDLL(None).attack_arm(
+        str(folder).encode(), ctypes.c_long(last), stay, ctypes.c_long(jump)
+    )
 
 
 def count() -> int:

@@ -36,7 +36,7 @@ PATIENCE = 4.0  # times as much of the processor, at most
 WALL = 600.0  # seconds, whatever else the machine does
 MINE = {"adlm", "attack", "tests"}  # imported anew in each child
 Verdicts = dict[tuple[str, str, str], Verdict]
-HEAVY = "torch torch._dynamo numpy safetensors.torch tokenizers hypothesis rich msgspec jinja2 filelock scipy"
+HEAVY = "torch torch._dynamo numpy safetensors.torch tokenizers hypothesis rich msgspec scipy"
 
 
 def copy_tree() -> None:

@@ -42,7 +42,7 @@ class Map:
     def of(self, mutant: Mutant, budget: float) -> list[str]:
         """Return the tests that may notice a mutant, quick ones first, within a budget."""
         where = f"{mutant.file}:{mutant.line}" if mutant.inside else f"{mutant.file}:"
-        hit = [t for t, seen in self.lines.items() if any(matches(s, where) for s in seen)]
+        hit = self.hit(where) or self.hit(f"{mutant.file}:")
         picked, spent = [], 0.0
         for test in sorted(hit, key=lambda t: self.seconds[t]):
             spent += self.seconds[test]
@@ -50,6 +50,10 @@ class Map:
                 break
             picked.append(test)
         return picked
+
+    def hit(self, where: str) -> list[str]:
+        """Return the tests that ran a line, or with `file:` any line of the file."""
+        return [t for t, seen in self.lines.items() if any(matches(s, where) for s in seen)]
 
 
 def matches(seen: str, where: str) -> bool:
