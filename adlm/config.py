@@ -116,6 +116,8 @@ class TrainConfig:
         save_every: Steps between checkpoints; 0 = only at the end.
         keep: How many of the newest checkpoints stay.
         tensorboard: Write TensorBoard events too.
+        skip_broken: So many steps in a row whose loss is not finite are left out; 0 = the first one
+            stops the run.
     """
 
     steps: int = 1000
@@ -131,12 +133,14 @@ class TrainConfig:
     save_every: int = 0
     keep: int = 2
     tensorboard: bool = False
+    skip_broken: int = 0
 
     def __post_init__(self) -> None:
         many, rows = 10**12, 10**9
         check_sizes(self, "train.", 1, steps=many, log_every=many, eval_rows=many, keep=many)
         check_sizes(self, "train.", 1, batch=rows)
         check_sizes(self, "train.", 0, micro=rows, eval_every=many, save_every=many)
+        check_sizes(self, "train.", 0, skip_broken=many)
         check(0 <= self.seed < 2**31, "train.seed", self.seed, "in [0, 2^31)")
 
 

@@ -140,3 +140,37 @@ def cpu_name() -> str:
     except OSError:
         pass
     return platform.processor() or platform.machine()
+
+
+def free_memory(device: str = "auto") -> int | None:
+    """Bytes that a training process may take on this machine, where that is known."""
+    where = pick(device)
+    if where.startswith("cuda"):
+        return torch.cuda.get_device_properties(where).total_memory
+    memory = memory_bytes()
+    return memory[1] if memory else None
+
+
+def memory_bytes() -> tuple[int, int] | None:
+    """Total and available memory of this machine, where the system tells."""
+    try:
+        with open("/proc/meminfo", encoding="utf-8") as file:
+            lines = dict(line.split(":", 1) for line in file)
+        kib = [int(lines[key].split()[0]) for key in ("MemTotal", "MemAvailable")]
+    except (OSError, KeyError, ValueError):
+        return None
+    return kib[0] * 1024, kib[1] * 1024
+
+
+def check_memory(needed: float, what: str, less: str, device: str = "cpu") -> None:
+    """Raise UserError where an estimate of bytes is far beyond all that the device has.
+
+    An estimate may be wrong by half, so what only may be too much is tried. `less` says what helps.
+    """
+    found = memory_bytes() if not device.startswith("cuda") else None
+    total = found[0] if found else free_memory(device)
+    if total is not None and needed > 1.5 * total:
+        raise UserError(
+            f"there is not enough memory: {what} takes about {needed / 2**30:,.0f} GiB, "
+            f"and there are {total / 2**30:,.0f}: {less}"
+        )

@@ -14,8 +14,9 @@ from adlm.config import Config
 from adlm.data import cache
 from adlm.data.corpus import open_vocab
 from adlm.data.sources import find_local
+from adlm.device import free_memory, memory_bytes
 from adlm.errors import UserError
-from adlm.measure import device_memory, matmul_flops, memory_bytes
+from adlm.measure import matmul_flops
 from adlm.models.cost import memory_verdict, parameters
 
 EXTRAS = {
@@ -74,4 +75,4 @@ def needs(config: Config) -> Iterator[tuple[str, str]]:
         return
     yield "tokenizer", f"{config.data.tokenizer}: {vocab.size:,} tokens"
     yield "parameters", f"{parameters(config, vocab.size):,}"
-    yield "memory", memory_verdict(config, vocab.size, 1, device_memory())
+    yield "memory", memory_verdict(config, vocab.size, 1, free_memory())

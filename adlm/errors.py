@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
+from adlm.visible import visible
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -72,5 +74,5 @@ def one_sentence() -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        print(error, file=sys.stderr)
+        print(visible(str(error)), file=sys.stderr)
         raise SystemExit(error.exit_code) from None

@@ -83,23 +83,3 @@ def step_rate(
         pass_time += (1 - until) * seconds(lambda: step(1.0), 1.0)
     update_time = seconds(update, 0.1)
     return rows * length / (pass_time + share * update_time)
-
-
-def device_memory(device: str = "auto") -> int | None:
-    """Bytes that a training process may take on this machine, where that is known."""
-    where = devices.pick(device)
-    if where.startswith("cuda"):
-        return torch.cuda.get_device_properties(where).total_memory
-    memory = memory_bytes()
-    return memory[1] if memory else None
-
-
-def memory_bytes() -> tuple[int, int] | None:
-    """Total and available memory of this machine, where the system tells."""
-    try:
-        with open("/proc/meminfo", encoding="utf-8") as file:
-            lines = dict(line.split(":", 1) for line in file)
-        kib = [int(lines[key].split()[0]) for key in ("MemTotal", "MemAvailable")]
-    except (OSError, KeyError, ValueError):
-        return None
-    return kib[0] * 1024, kib[1] * 1024

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.segment import Segment
 
-console = Console(stderr=True, highlight=False, markup=False)
+from adlm.visible import visible
+
+
+class Screen(Console):
+    """A console on which text from elsewhere cannot steer the terminal."""
+
+    def render(self, *args: Any, **options: Any) -> Iterator[Segment]:
+        for part in super().render(*args, **options):
+            yield part if part.control else Segment(visible(part.text), part.style)
+
+
+console = Screen(stderr=True, highlight=False, markup=False)
 LINE_SECONDS = 30.0  # between lines where the output is no terminal
 SETTLE_SECONDS = 5.0  # of progress, and so many updates, before a time left is said
 SETTLE_UPDATES = 3  # more where progress comes in lumps

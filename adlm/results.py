@@ -7,7 +7,6 @@ back with every type checked, and `section` is what the terminal, the report pag
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import subprocess
 import uuid
@@ -20,6 +19,7 @@ import msgspec
 
 from adlm.device import machine
 from adlm.errors import UserError
+from adlm.values import read_plain, to_text
 from adlm.viz.page import Section
 
 Json = dict[str, Any]  # the object of a JSON file
@@ -106,12 +106,7 @@ class Result(Stamp):
 
 def read_json(path: Path) -> Json:
     """Return the object in a JSON file, or raise UserError."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError):
-        raise UserError(f"{path} is not a JSON file") from None
+    found = read_plain(path)
     if not isinstance(found, dict):
         raise UserError(f"{path} is not a result file: it holds no object")
     return found
@@ -119,7 +114,7 @@ def read_json(path: Path) -> Json:
 
 def write_json(path: Path, values: Any) -> None:
     """Write values as JSON, whole or not at all."""
-    write_text(path, json.dumps(values, indent=2) + "\n")
+    write_text(path, to_text(values, indent=2) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
@@ -25,6 +26,7 @@ PLAIN = {
     dict: "names with values, such as {name: 1}",
 }
 MOST = 60  # characters of a wrong value that a sentence repeats
+LARGEST = 1 << 28  # bytes of a JSON file that is read: the largest tokenizers have a tenth of it
 
 
 def check(ok: bool, name: str, value: object, right: str) -> None:
@@ -55,20 +57,49 @@ def typed(value: Any, kind: Any, name: str, strict: bool = True, found: Any = No
     """
     try:
         made = msgspec.convert(value, kind, strict=strict)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, ValueError, OverflowError):  # thousands of digits, too
         made = math.nan
-    items = made if isinstance(made, list | tuple) else [made]
-    wrong = any(isinstance(item, float) and not math.isfinite(item) for item in items)
-    check(not wrong, name, value if found is None else found, described(kind))
+    check(usable(made), name, value if found is None else found, described(kind))
     return made
+
+
+def usable(value: Any) -> bool:
+    """Tell whether all numbers in a value are finite, and no text has a NUL.
+
+    Example:
+        >>> usable({"eta": [0.1, 2]}), usable([math.inf]), usable("a\\0b")
+        (True, False, False)
+    """
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, str):
+        return "\0" not in value
+    if isinstance(value, dict):
+        return all(usable(item) for pair in value.items() for item in pair)
+    return not isinstance(value, list | tuple) or all(map(usable, value))
 
 
 def read_plain(path: Path) -> Any:
     """Read the plain types of a JSON file, or raise UserError."""
     try:
-        return msgspec.json.decode(path.read_bytes())  # refuses NaN and Infinity
-    except (OSError, msgspec.DecodeError, RecursionError) as error:
-        raise UserError(f"{path} is damaged ({error})") from None
+        return plain(read_small(path), path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def read_small(path: Path) -> bytes:
+    """Read a file, or raise UserError where it is larger than any JSON file should be."""
+    if path.stat().st_size > LARGEST:
+        raise UserError(f"{path} is damaged: it has more than {LARGEST:,} bytes")
+    return path.read_bytes()
+
+
+def plain(data: bytes, where: str | Path) -> Any:
+    """Return the plain types that JSON stands for, or raise UserError; NaN is not JSON."""
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise UserError(f"{where} is damaged: it is not JSON ({error})") from None
 
 
 def read_object(path: Path, cls: type) -> Any:
@@ -158,6 +189,25 @@ def bare(kind: Any) -> Any:
         return kind
     rest = [part for part in get_args(kind) if part is not NoneType]
     return rest[0] if len(rest) == 1 else kind
+
+
+def to_text(values: Any, indent: int | None = None) -> str:
+    """Write JSON; a number that is not finite is null, for NaN is not JSON.
+
+    Example:
+        >>> to_text({"loss": math.nan, "steps": [1, 2.5]})
+        '{"loss": null, "steps": [1, 2.5]}'
+    """
+    return json.dumps(finite(values), indent=indent, allow_nan=False)
+
+
+def finite(values: Any) -> Any:
+    """Return plain values with None for each number that is not finite."""
+    if isinstance(values, float):
+        return values if math.isfinite(values) else None
+    if isinstance(values, dict):
+        return {key: finite(value) for key, value in values.items()}
+    return [finite(v) for v in values] if isinstance(values, list | tuple) else values
 
 
 def described(kind: Any) -> str:

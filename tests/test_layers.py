@@ -12,8 +12,8 @@ PACKAGE = Path(__file__).parents[1] / "adlm"
 # From the bottom up. A name covers what lies in it, unless a longer name has a place of its own:
 # the value objects of nn are named by the configuration and by what stages hand each other.
 LAYERS: list[str] = [
-    "__version__ errors values registry locks memory system progress device config types results "
-    "remote viz "
+    "__version__ visible errors values registry locks memory system progress device config types "
+    "results remote viz "
     "nn.config nn.context nn.layout nn.cache process.config",
     "data",
     "process",

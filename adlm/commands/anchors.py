@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from rich.console import Console
-
 from adlm.config import AnchorConfig, DataConfig, check
 from adlm.data.corpus import open_rows, open_vocab, text_rows
 from adlm.data.counts import CorpusCounts
 from adlm.process.anchors import Anchors
+from adlm.progress import Screen
 from adlm.viz.terminal import marked
 
 
@@ -37,7 +36,7 @@ def anchors(
     else:
         batch = text_rows(text, vocab, data.length).spread()
     chosen = rule(batch.x, batch.valid, table)  # (B, L)
-    screen = Console(highlight=False)
+    screen = Screen(highlight=False)
     for x, valid, is_anchor in zip(batch.x, batch.valid, chosen, strict=True):
         screen.print(marked(x[valid], is_anchor[valid], vocab), "\n", soft_wrap=True)
     total, count = int(batch.valid.sum()), int(chosen.sum())

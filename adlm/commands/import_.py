@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from adlm.errors import UserError
 from adlm.models import checkpoint
 from adlm.models.foreign.load import load_foreign
+from adlm.values import to_text
 
 
 def import_(
@@ -35,7 +35,7 @@ def import_(
     with checkpoint.whole(folder) as work:
         weights = found.model.state_dict()
         checkpoint.write(work, found.config, found.vocab, weights, found.lengths, found.counts)
-        origin = json.dumps(found.origin, indent=2) + "\n"
+        origin = to_text(found.origin, indent=2) + "\n"
         (work / "source.json").write_text(origin, encoding="utf-8")
     size = sum(p.numel() for p in found.model.parameters())
     kind = found.origin["format"]

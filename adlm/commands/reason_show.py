@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rich.console import Console
 from rich.text import Text
 
 from adlm.config import check
+from adlm.progress import Screen
 from adlm.reasoning.evaluate import Problems
 from adlm.reasoning.score import Attempt
 from adlm.reasoning.train import load_trained
@@ -30,7 +30,7 @@ def reason_show(
         device: auto, cpu, mps, cuda or cuda:N.
     """
     check(n >= 1, "--n", n, "at least 1")
-    console = Console(highlight=False)
+    console = Screen(highlight=False)
     trained = load_trained(checkpoint, device)
     kind, found = settings.read(task, trained.plan, n)
     for attempt in replace(trained.solver, task=kind).solve(found.items):

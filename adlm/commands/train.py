@@ -6,6 +6,7 @@ from pathlib import Path
 
 from adlm.config import Config
 from adlm.errors import UserError
+from adlm.models import history
 from adlm.models.checkpoint import MANIFEST
 from adlm.registry import names
 from adlm.train import run
@@ -24,7 +25,8 @@ def train(
 
     Args:
         recipe: Name of a recipe; 'adlm recipes' lists them. With --resume also the folder of a run,
-            which knows its recipe and settings.
+            which knows its recipe and settings, or one of its checkpoints, from which it then goes
+            on; its optimiser's rates may change (--optim.lr), which the run's changes.jsonl tells.
         out: Folder of the run; runs/RECIPE by default.
         size: pico, nano, micro, tiny, small or medium: sets width, depth, heads, learning rate and
             batch.
@@ -33,7 +35,9 @@ def train(
             and the run's folder; it is not stored.
     """
     hook = find_logger(logger) if logger else None
-    return run.train(config, folder(recipe, out), resume, hook)
+    start = Path(recipe).expanduser() if resume and history.in_run(recipe) else None
+    home = history.run_of(start) if start else folder(recipe, out)
+    return run.train(config, home, resume, hook, start, tune=recipe not in names("recipe"))
 
 
 def folder(recipe: str, out: str | None) -> Path:
@@ -44,5 +48,5 @@ def folder(recipe: str, out: str | None) -> Path:
     if out and Path(out).expanduser().resolve() != home.resolve():
         raise UserError(f"{recipe} is a run, which goes on in its own folder: leave out --out")
     if (home / MANIFEST).is_file():
-        raise UserError(f"{recipe} is a checkpoint: resume the run that it is of")
+        raise UserError(f"{recipe} is a checkpoint: add --resume to go on from it in its run")
     return home

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,8 +26,10 @@ from tokenizers import (
     trainers,
 )
 
+from adlm.data.tokenizer_file import read_tokenizer
 from adlm.data.words import Words, fits
 from adlm.errors import UserError
+from adlm.values import check, read_object, to_text
 
 # how the special tokens are called in vocabularies that are around, first match wins
 NAMES = {
@@ -124,10 +126,8 @@ class Vocab:
     def save(self, folder: Path) -> None:
         """Write tokenizer.json and vocab.json."""
         (folder / "tokenizer.json").write_text(self.tokenizer.to_str(), encoding="utf-8")
-        special = {"mask": self.mask, "bos": self.bos, "eos": self.eos, "pad": self.pad}
-        (folder / "vocab.json").write_text(
-            json.dumps({**special, "hash": self.hash}), encoding="utf-8"
-        )
+        special = SpecialIds(self.mask, self.bos, self.eos, self.pad, self.hash)
+        (folder / "vocab.json").write_text(to_text(asdict(special)), encoding="utf-8")
 
     @classmethod
     def from_text(cls, text: str, *special: int) -> Vocab:
@@ -139,15 +139,26 @@ class Vocab:
     @classmethod
     def load(cls, folder: Path) -> Vocab:
         """Read what `save` wrote."""
-        tokenizer = _read_tokenizer(folder / "tokenizer.json")
-        try:
-            special = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
-            vocab = cls(tokenizer, *(int(special[k]) for k in ("mask", "bos", "eos", "pad")))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{folder / 'vocab.json'} is missing or damaged ({error})") from None
-        if special.get("hash") != vocab.hash:
+        tokenizer = read_tokenizer(folder / "tokenizer.json")
+        special = read_object(folder / "vocab.json", SpecialIds)
+        vocab = cls(tokenizer, special.mask, special.bos, special.eos, special.pad)
+        for name in NAMES:
+            right = f"from 0 to {vocab.size - 1}, the largest id"
+            check(0 <= getattr(vocab, name) < vocab.size, name, getattr(vocab, name), right)
+        if special.hash != vocab.hash:
             raise UserError(f"{folder / 'tokenizer.json'} is not the tokenizer of this checkpoint")
         return vocab
+
+
+@dataclass(frozen=True)
+class SpecialIds:
+    """What vocab.json holds."""
+
+    mask: int
+    bos: int
+    eos: int
+    pad: int
+    hash: str
 
 
 def clean(text: str) -> str:
@@ -261,18 +272,7 @@ def nominal_size(spec: str) -> int | None:
 
 def file_vocab(path: Path) -> Vocab:
     """Read any tokenizer.json, or a folder that holds one."""
-    return make_vocab(_read_tokenizer(path / "tokenizer.json" if path.is_dir() else path))
-
-
-def _read_tokenizer(path: Path) -> Tokenizer:
-    if not path.is_file():
-        raise UserError(f"there is no tokenizer file {path}")
-    try:
-        tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
-    except Exception as error:  # the library raises plain Exception
-        raise UserError(f"{path} is not a tokenizer.json ({error})") from None
-    tokenizer.encode_special_tokens = True
-    return tokenizer
+    return make_vocab(read_tokenizer(path / "tokenizer.json" if path.is_dir() else path))
 
 
 def _package(name: str, folder: str) -> list[Path]:

@@ -9,11 +9,13 @@ from pathlib import Path
 import msgspec
 
 from adlm.api import Model
+from adlm.errors import UserError
 from adlm.eval import programs
 from adlm.eval.programs import ProgramTask
 from adlm.progress import Bar
 from adlm.results import write_text
 from adlm.samplers.generate import SamplingSettings
+from adlm.values import to_text
 
 
 @dataclass(frozen=True)
@@ -41,19 +43,22 @@ class Store:
             lines = text.split("\n")[:-1]  # a half-written line has no end
             head, *records = [json.loads(line) for line in lines]
             made = msgspec.convert(records, list[Written])
-        except (OSError, ValueError, msgspec.ValidationError):
+        except (OSError, ValueError, RecursionError, msgspec.ValidationError):
             return {}
         return {r.task_id: r for r in made} if head == {"settings": self.settings} else {}
 
     def begin(self, records: dict[str, Written]) -> None:
         """Start the file with what is known; completions of other settings are replaced."""
         lines = [{"settings": self.settings}, *map(asdict, records.values())]
-        write_text(self.path, "".join(json.dumps(line) + "\n" for line in lines))
+        write_text(self.path, "".join(to_text(line) + "\n" for line in lines))
 
     def add(self, record: Written) -> None:
         """Add the completions of a task."""
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(record)) + "\n")
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(to_text(asdict(record)) + "\n")
+        except OSError as error:
+            raise UserError(f"{self.path} cannot be written: {error.strerror or error}") from None
 
 
 @dataclass(frozen=True)

@@ -42,13 +42,14 @@ def read(path: Path, by_words: bool = False) -> Texts:
         try:
             record = json.loads(line)
             text = record["text"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, RecursionError, KeyError, TypeError):
             raise UserError(f'{path} line {number} must be a JSON object with a "text"') from None
         if not isinstance(text, str):
             raise UserError(f"{path} line {number}: the text must be a string")
         texts.append(text)
         own = record.get("tokens")
-        tokens.append(own if isinstance(own, list) else None)
+        counts = isinstance(own, list) and all(type(token) is int for token in own)
+        tokens.append(own if counts else None)
         spoken.append([words.setdefault(w, len(words)) for w in text.split()])
     if len(texts) < 2:
         raise UserError(f"{path} must have at least two samples, found {len(texts)}")

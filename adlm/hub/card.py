@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+from adlm.errors import UserError
 from adlm.models.checkpoint import Checkpoint
 from adlm.registry import lookup
 from adlm.results import read_json
 from adlm.train.log import read
+from adlm.values import read_plain
 from adlm.viz.page import Section, markdown, to_markdown
 
 KINDS = {
@@ -76,9 +77,9 @@ def training(saved: Checkpoint) -> list[list[str]]:
 def origin(path: Path) -> str:
     """Where imported weights came from, in a few words; nothing where the file does not say it."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_plain(path)
         return f"{found['source']} ({found['format']}, {found['weights']})".replace("|", " ")
-    except (OSError, ValueError, TypeError, KeyError):
+    except (UserError, TypeError, KeyError):
         return ""
 
 

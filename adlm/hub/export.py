@@ -9,7 +9,6 @@ vocab.json  lengths.json  manifest.json what adlm reads besides
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from adlm.errors import UserError
 from adlm.hub.card import card, plain_name
 from adlm.models import checkpoint
 from adlm.models.checkpoint import Checkpoint
+from adlm.values import to_text
 
 PLAIN = Path(__file__).parent / "plain"
 CODE = ("configuration_adlm.py", "modeling_adlm.py")
@@ -114,4 +114,4 @@ def tokenizer(vocab: Vocab, length: int) -> str:
 
 
 def as_json(values: object) -> str:
-    return json.dumps(values, indent=2) + "\n"
+    return to_text(values, indent=2) + "\n"

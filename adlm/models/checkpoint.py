@@ -11,17 +11,16 @@ all. Reading checks the manifest, so a damaged or foreign file is found before i
 
 from __future__ import annotations
 
-import json
 import shutil
 import uuid
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -30,9 +29,11 @@ from adlm.data.counts import CorpusCounts
 from adlm.data.lengths import Lengths
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
+from adlm.models.held import Held
+from adlm.models.history import drop, run_of, steps
 from adlm.models.manifest import MANIFEST, Manifest
 from adlm.system import sync
-from adlm.values import read_object, read_plain
+from adlm.values import plain, to_text, typed_object
 
 State = TypeVar("State")
 NEEDED = ("config.json", "tokenizer.json", "vocab.json", "model.safetensors")
@@ -48,11 +49,12 @@ class Checkpoint:
     config: Config
     vocab: Vocab
     hash: str  # of model.safetensors
+    held: Held = field(compare=False, repr=False)
 
     @property
     def run(self) -> Path:
         """The run's folder, or the checkpoint's own where it stands alone."""
-        return self.path.parent.parent if self.path.parent.name == "checkpoints" else self.path
+        return run_of(self.path) if self.path.parent.name == "checkpoints" else self.path
 
     @property
     def step(self) -> int | None:
@@ -62,11 +64,11 @@ class Checkpoint:
 
     def weights(self) -> dict[str, Tensor]:
         """Return the (averaged) weights of the network."""
-        return _without_counts(_tensors(self.path / "model.safetensors"))
+        return _without_counts(self.held.tensors("model.safetensors"))
 
     def counts(self) -> CorpusCounts | None:
         """Return how often tokens occur in the training corpus, where the anchor rule reads it."""
-        tensors = _tensors(self.path / "model.safetensors", COUNTS)
+        tensors = self.held.tensors("model.safetensors", COUNTS)
         names = [COUNTS + name for name in ("tokens", "rows", "total")]
         if not tensors:
             return None
@@ -74,15 +76,17 @@ class Checkpoint:
         for name, shape in zip(names, shapes, strict=True):
             if name not in tensors or tuple(tensors[name].shape) != shape:
                 raise UserError(f"{self.path}: the tensor {name} must have shape {shape}")
+            if not (tensors[name].isfinite().all() and (tensors[name] >= 0).all()):
+                raise UserError(f"{self.path}: the tensor {name} must have counts of 0 or more")
         return CorpusCounts(*(tensors[name].double() for name in names))
 
     def lengths(self) -> Lengths:
         """Return how long the training's rows are; older checkpoints do not say it."""
         path, most = self.path / "lengths.json", self.config.data.length
-        if not path.is_file():
+        if path.name not in self.held.texts:
             return Lengths.unknown(most)
         try:
-            counts = read_plain(path)
+            counts = plain(self.held.texts[path.name], path)
         except UserError:
             counts = None
         good = isinstance(counts, list) and len(counts) == most
@@ -92,16 +96,18 @@ class Checkpoint:
 
     def training(self) -> dict[str, Tensor]:
         """Return the tensors that resuming needs."""
-        return _without_counts(_tensors(self._kept("train.safetensors")))
+        self._check_kept("train.safetensors", self.held.tensor_files)
+        return _without_counts(self.held.tensors("train.safetensors"))
 
     def state(self, kind: type[State]) -> State:
         """Return how far the training was: an object of the dataclass that was saved."""
-        return read_object(self._kept("state.json"), kind)
+        self._check_kept("state.json", self.held.texts)
+        path = self.path / "state.json"
+        return typed_object(plain(self.held.texts["state.json"], path), kind, path)
 
-    def _kept(self, name: str) -> Path:
-        if not (self.path / name).is_file():
+    def _check_kept(self, name: str, held: Collection[str]) -> None:
+        if name not in held:
             raise UserError(f"{self.path} was exported for use only: it cannot be resumed")
-        return self.path / name
 
 
 def save(
@@ -127,9 +133,8 @@ def save(
     with whole(final) as work:
         write(work, config, vocab, weights, lengths, counts)
         save_file(_plain(training), work / "train.safetensors")
-        (work / "state.json").write_text(json.dumps(to_dict(state)), encoding="utf-8")
-    for old in steps(run)[:-keep]:
-        shutil.rmtree(old, ignore_errors=True)
+        (work / "state.json").write_text(to_text(to_dict(state)), encoding="utf-8")
+    drop(run, keep)
     return final
 
 
@@ -142,10 +147,10 @@ def write(
     counts: CorpusCounts | None = None,
 ) -> None:
     """Write what evaluation needs into a folder."""
-    (work / "config.json").write_text(json.dumps(to_dict(config), indent=2), encoding="utf-8")
+    (work / "config.json").write_text(to_text(to_dict(config), indent=2), encoding="utf-8")
     vocab.save(work)
     if lengths is not None:
-        text = json.dumps(lengths.counts.tolist())
+        text = to_text(lengths.counts.tolist())
         (work / "lengths.json").write_text(text, encoding="utf-8")
     write_tensors(work, weights, counts)
 
@@ -186,53 +191,49 @@ def whole(final: Path, unlisted: Collection[str] = ()) -> Iterator[Path]:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def steps(run: Path) -> list[Path]:
-    """Return the whole checkpoints of a run, oldest first."""
-    found = (run / "checkpoints").glob("step-*")
-    return sorted(p for p in found if (p / MANIFEST).is_file())
-
-
-def sweep(run: Path) -> None:
-    """Remove what a killed process left half-written."""
-    for left in (run / "checkpoints").glob(".step-*.tmp"):
-        shutil.rmtree(left, ignore_errors=True)
-
-
 def find(path: str | Path) -> Path:
-    """Return the checkpoint folder that a path means: itself, or the newest of a run."""
+    """Return the checkpoint folder that a path means: itself, or the newest of a run.
+
+    While a run goes on, one may come and another go between two looks.
+    """
     path = Path(path).expanduser()
     if (path / MANIFEST).is_file():
         return path
     if not path.exists():
         raise UserError(f"there is no checkpoint or run {path}")
-    found = steps(path)
+    found = steps(path) or steps(path) or steps(path)
     if not found:
         raise UserError(f"{path} holds neither a checkpoint ({MANIFEST}) nor a run with one")
     return found[-1]
 
 
 def load(path: str | Path) -> Checkpoint:
-    """Find and check a checkpoint."""
-    folder = find(path)
+    """Find and check a checkpoint; of a run that removes it meanwhile, the newest then."""
+    while True:
+        folder = find(path)
+        try:
+            return read(folder)
+        except (UserError, OSError) as error:
+            if not (folder / MANIFEST).is_file():
+                continue  # `find` ends it where nothing is left
+            if isinstance(error, UserError):
+                raise
+            raise UserError(f"{folder} cannot be read: {error.strerror or error}") from None
+
+
+def read(folder: Path) -> Checkpoint:
+    """Read and check a checkpoint's folder."""
     files = Manifest.read(folder).files
     for name in NEEDED:
         if name not in files:
             raise UserError(f"{folder} is not a checkpoint of adlm: its manifest lacks {name}")
     for name, record in files.items():
         record.verify(folder / name)
-    values = read_plain(folder / "config.json")
+    held = Held(folder, files)
+    values = plain(held.texts["config.json"], folder / "config.json")
     exported = isinstance(values, dict) and "adlm" in values  # transformers' fields around it
     config = from_dict(values["adlm"] if exported else values, where=folder / "config.json")
-    return Checkpoint(folder, config, Vocab.load(folder), files["model.safetensors"].sha256)
-
-
-def _tensors(path: Path, begin: str = "") -> dict[str, Tensor]:
-    """Return the tensors of a file whose names begin so."""
-    try:
-        with safe_open(path, "pt") as file:
-            return {n: file.get_tensor(n) for n in file.keys() if n.startswith(begin)}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{path} is not a safetensors file ({error})") from None
+    return Checkpoint(folder, config, Vocab.load(folder), files["model.safetensors"].sha256, held)
 
 
 def _without_counts(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

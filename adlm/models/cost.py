@@ -93,6 +93,20 @@ def step_memory(config: Config, vocab_size: int, world: int = 1) -> int:
     return 4 * copies * parameters(config, vocab_size) + rows * length * kept + logits
 
 
+def writing_memory(config: Config, rows: int, length: int, at_once: int) -> float:
+    """Bytes of writing rows: their tokens and text, and a pass over those written at once."""
+    m, together = config.model, min(rows, at_once)
+    cached = 2 * m.width * (m.blocks + m.anchor_blocks)  # numbers of a position
+    passed = (16 + 2 * m.mlp) * m.width + cached + 64
+    return 32.0 * rows * length + 4.0 * together * min(length, config.data.length) * passed
+
+
+def least_weights(config: Config, vocab_size: int) -> int:
+    """Return a number of weights that a network surely has, without making one."""
+    m = config.model
+    return (m.blocks + m.anchor_blocks) * (4 + 2 * m.mlp) * m.width**2 + m.width * vocab_size
+
+
 def largest_micro(config: Config, vocab_size: int, world: int, limit: int) -> int:
     """The most rows at a time whose step fits into `limit` bytes: an equal part of a process's.
 

@@ -6,7 +6,6 @@ Anyone can write a manifest, so it is data to be checked: its types, and names o
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from adlm.errors import UserError
-from adlm.values import read_plain
+from adlm.values import read_plain, to_text
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -74,4 +73,4 @@ class Manifest:
         return made
 
     def write(self, folder: Path) -> None:
-        (folder / MANIFEST).write_text(json.dumps(asdict(self), indent=2), encoding="utf-8")
+        (folder / MANIFEST).write_text(to_text(asdict(self), indent=2), encoding="utf-8")

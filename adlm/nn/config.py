@@ -61,8 +61,8 @@ class ModelConfig(TrunkConfig):
     shift: bool = False
 
     def __post_init__(self) -> None:
-        check_sizes(self, "model.", 1, width=2**20, blocks=10_000, heads=2**16, mlp=1024)
-        check_sizes(self, "model.", 0, anchor_blocks=10_000, conv=4096, time=2**20)
+        check_sizes(self, "model.", 1, width=2**20, blocks=1000, heads=2**16, mlp=1024)
+        check_sizes(self, "model.", 0, anchor_blocks=1000, conv=4096, time=2**20)
         fits = self.width % self.heads == 0 and self.width // self.heads % 2 == 0
         check(fits, "model.heads", self.heads, f"a divisor of width {self.width} into even parts")
         check(self.conv == 0 or self.conv % 2 == 1, "model.conv", self.conv, "0 or an odd number")

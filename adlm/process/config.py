@@ -51,7 +51,7 @@ class ProcessConfig:
         check(0 <= self.remask <= 1, "process.remask", self.remask, "in [0, 1]")
         check_sizes(self, "process.", 0, steps=10**9)
         check(0 <= self.eps < 1, "process.eps", self.eps, "in [0, 1)")
-        check(self.block >= 1, "process.block", self.block, "at least 1")
+        check_sizes(self, "process.", 1, block=2**24)
         rising = len(self.clip) == 2 and 0 <= self.clip[0] <= self.clip[1] <= 1 and self.clip[1] > 0
         check(rising, "process.clip", self.clip, "two numbers in [0, 1], the larger one last")
 

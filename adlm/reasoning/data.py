@@ -114,7 +114,7 @@ def records(path: Path) -> Iterator[tuple[str, Any]]:
     if path.suffix == ".json":
         try:
             found = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{path} is not JSON ({error})") from None
         if not isinstance(found, list):
             raise UserError(f"{path} must be a list of records, found a {type(found).__name__}")
@@ -128,8 +128,8 @@ def records(path: Path) -> Iterator[tuple[str, Any]]:
 def _object(line: str) -> Any:
     try:
         return json.loads(line)
-    except ValueError as error:
-        return error
+    except (ValueError, RecursionError) as error:
+        return ValueError(str(error))
 
 
 def parse(record: Any) -> tuple[str, tuple[str, ...], str]:

@@ -16,14 +16,15 @@ from adlm.reasoning.score import Solver
 from adlm.reasoning.workload import Reasoning, ReasoningState
 from adlm.train.distributed import World
 from adlm.train.engine import Engine
-from adlm.train.run import launch
+from adlm.train.run import check_folder, launch
 
 
 def train(plan: Plan, out: Path, resume: bool = False) -> int:
     """Train into the folder `out`; returns 0, or 128 + the number of the signal that stopped it."""
     plan.stages()  # settings are checked before anything is made
     device = devices.pick(plan.settings.device)
-    return launch(partial(Reasoning, plan, device), plan, out, resume, device, "--resume")
+    changed = check_folder(plan, out, resume)
+    return launch(partial(Reasoning, plan, device), plan, out, changed, device, "--resume")
 
 
 def step_seconds(plan: Plan) -> float:

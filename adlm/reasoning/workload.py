@@ -160,7 +160,10 @@ class Reasoning(Workload):
         return found
 
     def broken(self, step: int, run: Path, world: World) -> str:
-        return f"the loss is not finite at step {step}: try a lower --lr"
+        return self.stopped(f"the loss is not finite at step {step}", run)
+
+    def stopped(self, why: str, run: Path) -> str:
+        return f"{why}; start anew with a lower --lr: another --out, or without {run}"
 
     def state(self, now: RunState) -> ReasoningState:
         at, within = self.place(now.step)

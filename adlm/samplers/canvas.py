@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from adlm import device as devices
+from adlm.errors import UserError
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser, States
 from adlm.nn.context import Context
@@ -64,6 +65,7 @@ class Canvas:
     window: slice = field(init=False, default_factory=lambda: slice(None))
     clock: int = field(init=False, default=0)  # steps begun
     memory: Memory = field(init=False)
+    finite: Tensor = field(init=False)  # () have all numbers that the network gave been finite?
     _changed: Tensor = field(init=False)  # (B, L) has the position changed since its row's pass?
     _stale: Tensor = field(init=False)  # (B,) has the row, or what it is told?
 
@@ -77,6 +79,7 @@ class Canvas:
         self.probability = torch.ones(self.z.shape, dtype=torch.float64, device=self.z.device)
         rows, length = self.z.shape
         rest = anchor_every(self.model, self.anchor_every)
+        self.finite = torch.ones((), dtype=torch.bool, device=self.z.device)
         self.memory = Memory(rows, length, self.cache, rest)
         self._changed = torch.zeros_like(self.frozen)
         self._stale = torch.ones(len(self.z), dtype=torch.bool, device=self.z.device)
@@ -206,8 +209,21 @@ class Canvas:
                 assert states is not None
                 with torch.no_grad(), devices.autocast(self.precision, self.device):
                     logits = head(states.flatten(0, 1)[some].to(self.device))  # (n, V)
+            self.heed(logits)
             parts.append(use(logits.to(home), *(x[some] for x in flat)))
         return tuple(map(torch.cat, zip(*parts, strict=True)))
+
+    def heed(self, logits: Tensor) -> None:
+        """Note on the device, which is not waited for, whether all are finite: `verify` tells."""
+        self.finite = self.finite & logits.isfinite().all().to(self.finite.device)
+
+    def verify(self) -> None:
+        """Raise UserError where the network gave numbers that are not finite."""
+        if not self.finite:
+            raise UserError(
+                "the network gives numbers that are not finite (NaN or Inf): the weights are "
+                "damaged or of a run that diverged, or --precision fp32 is needed"
+            )
 
     def propose(self, positions: Tensor) -> tuple[Tensor, ...]:
         """A drawn token and its probability for each of the positions: (N,) each."""

@@ -10,6 +10,8 @@ from torch import Tensor
 from adlm.config import check
 from adlm.process.mask import forbid_mask
 
+COLDEST, HOTTEST = 1e-6, 1e6  # temperatures by which logits can be divided
+
 
 @dataclass(frozen=True)
 class Draw:
@@ -29,7 +31,9 @@ class Draw:
     compat: bool = False
 
     def __post_init__(self) -> None:
-        check(self.temperature >= 0, "--draw.temperature", self.temperature, "0 or more")
+        good = self.temperature == 0 or COLDEST <= self.temperature <= HOTTEST
+        right = f"0 (the likeliest token), or from {COLDEST:g} to {HOTTEST:g}"
+        check(good, "--draw.temperature", self.temperature, right)
         check(self.top_k >= 0, "--draw.top_k", self.top_k, "0 (all tokens) or more")
         check(0 < self.nucleus <= 1, "--draw.nucleus", self.nucleus, "in (0, 1]")
 

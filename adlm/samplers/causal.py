@@ -31,6 +31,7 @@ def run_causal(
             shown = (seen[:, -1:] if cached else seen).to(canvas.device)
             h = canvas.model(shown, Context(cache=cache)).denoiser[:, -1]  # (B, D)
             logits = canvas.model.head(h).to(device)
+        canvas.heed(logits)
         canvas.nfe += 1
         canvas.passed += shown.shape[1]
         canvas.anchors_passed += shown.shape[1]

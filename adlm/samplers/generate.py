@@ -14,6 +14,7 @@ from adlm import registry
 from adlm.config import Config, check
 from adlm.data.vocab import Vocab
 from adlm.errors import UserError
+from adlm.models.cost import writing_memory
 from adlm.models.denoiser import Denoiser
 from adlm.process.kernel import make_kernel
 from adlm.process.schedule import make_schedule
@@ -151,6 +152,9 @@ def generate(
     policy = None if sampler == "causal" else find_way(sampler, config, settings)
     began, n = time.monotonic(), settings.n
     longest = max(len(one) for one in many)
+    needed = writing_memory(config, len(many) * n, longest, settings.at_once)
+    less = "fewer texts (--n, --at_once) or shorter ones (--length)"
+    devices.check_memory(needed, "writing these texts", less, device)
     made = np.full((len(many) * n, longest), vocab.pad)
     nfe, heads = np.zeros(len(made), dtype=np.int64), 0
     positions, anchored = np.zeros_like(nfe), np.zeros_like(nfe)
@@ -285,4 +289,5 @@ def write(
             run_causal(canvas, vocab.bos, watch)
         else:
             run(canvas, policy, settings.steps or length, watch)
+    canvas.verify()
     return canvas

@@ -25,7 +25,7 @@ def after(prompt: str, length: int, vocab: Vocab, new: int | None = None) -> np.
     if new is not None:
         check(new >= 1, "--max_new_tokens", new, "at least 1")
         length = len(given) + new
-    check(length >= 2, "--length", length, "at least 2")
+    check(2 <= length <= 2**24, "--length", length, f"from 2 to {2**24:,}")
     if len(given) >= length:
         raise UserError(f"the prompt has {len(given)} tokens, and only {length} fit")
     return np.append(given, np.full(length - len(given), vocab.mask))

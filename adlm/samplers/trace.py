@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ from adlm.process.kernel import make_kernel
 from adlm.process.mask import forbid_mask
 from adlm.process.schedule import make_schedule
 from adlm.samplers.canvas import Canvas
+from adlm.values import to_text
 
 RARE = 0.3  # share of all tokens that the rarest ones make up
 
@@ -128,7 +128,7 @@ class Trace:
             "rule": self.rule,
             "anchors": None if self.anchors is None else self.anchors.astype(int).tolist(),
         }
-        return json.dumps(values, ensure_ascii=True)
+        return to_text(values)
 
 
 @torch.no_grad()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 
 import numpy as np
@@ -26,6 +25,7 @@ from adlm.serve.messages import (
 )
 from adlm.serve.served import Served
 from adlm.serve.work import ScoredTexts, ScoreWork, Step, WriteWork, WrittenRows
+from adlm.values import to_text
 
 
 async def infill(request: Request) -> Response:
@@ -140,10 +140,10 @@ async def tell(work: WriteWork) -> AsyncIterator[bytes]:
     given = work.template[0].tolist()
     pieces = {t: vocab.piece(t) for t in set(given) if t != vocab.mask}
     start = {"mask": vocab.mask, "template": given, "pieces": pieces, "rows": work.size}
-    yield event("start", json.dumps(start | {"seed": work.seeds[0][0], "about": work.about}))
+    yield event("start", to_text(start | {"seed": work.seeds[0][0], "about": work.about}))
     while isinstance(item := await work.next(), Step):
         told = [[shown(change, vocab) for change in row] for row in item.events]
-        yield event("step", json.dumps({"step": item.number, "rows": told}))
+        yield event("step", to_text({"step": item.number, "rows": told}))
     assert isinstance(item, WrittenRows)
     assert item.trace is not None
     yield event("end", item.trace.to_json())

@@ -22,6 +22,7 @@ from adlm.config import from_dict, to_dict
 from adlm.errors import UserError
 from adlm.progress import console, duration
 from adlm.system import ask_to_leave, hangup, own_group, stops
+from adlm.visible import visible
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ def serve() -> None:
         function = importlib.import_module(module).work
         sys.exit(function(Path(folder), *typed_arguments(function, json.loads(given))))
     except UserError as error:
-        print(f"adlm: {error}", file=sys.stderr)
+        print(visible(f"adlm: {error}"), file=sys.stderr)
         sys.exit(error.exit_code)
 
 

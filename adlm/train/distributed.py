@@ -51,9 +51,14 @@ class World:
             wrapped.require_backward_grad_sync = last  # type: ignore[assignment]
 
 
+def world_size() -> int:
+    """Return how many processes torchrun has started."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
 def start(device: str) -> World:
     """Join the other processes, where torchrun has started several."""
-    size = int(os.environ.get("WORLD_SIZE", "1"))
+    size = world_size()
     if size == 1:
         return World()
     if device == "mps":

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+
+from adlm.models.tensors import fit
 
 
 class Ema:
@@ -29,8 +32,10 @@ class Ema:
         return dict(zip(self.names, self.average, strict=True)) if self.decay else {}
 
     @torch.no_grad()
-    def load(self, tensors: dict[str, Tensor]) -> None:
-        for name, tensor in zip(self.names, self.average, strict=False):
+    def load(self, tensors: dict[str, Tensor], path: Path) -> None:
+        """Take back what `state` gave, from a file."""
+        fit(tensors, self.state(), path)
+        for name, tensor in self.state().items():
             tensor.copy_(tensors[name])
 
     @contextmanager

@@ -22,6 +22,7 @@ from adlm.models import checkpoint, hub
 from adlm.progress import Bar
 from adlm.train.distributed import World
 from adlm.train.ema import Ema
+from adlm.train.guard import LossGuard
 from adlm.train.log import Log, Logger
 from adlm.train.optim import Optimizers
 from adlm.train.signals import StopFlag
@@ -51,6 +52,7 @@ class Engine:
         self.step = 0
         self.tokens = 0
         self.seconds = 0.0
+        self.guard = LossGuard(workload.vocab.size, self.config.train.skip_broken)
         self.recent: list[StepStats] = []  # steps since the last line of metrics
         self.optim = self.optimizers()
 
@@ -71,12 +73,12 @@ class Engine:
         hub.fill(self.model, _part(tensors, "weights."), path)
         if self.config.train.precision == "auto" and state.precision == "fp32":
             self.precision = "fp32"  # as it began, so that the bits are the same
-        self.ema.load(_part(tensors, "ema."))
+        self.ema.load(_part(tensors, "ema."), path)
         self.step, self.tokens, self.seconds = state.step, state.tokens, state.seconds
         self.recent = list(state.recent)
         self.optim = self.optimizers()
         if self.workload.place(self.step)[1]:  # else a new phase begins with new moments
-            self.optim.load(_part(tensors, "optim."))
+            self.optim.load(_part(tensors, "optim."), path)
 
     def fit(self, stop: StopFlag, loggers: Sequence[Logger] = ()) -> None:
         """Train to the last step, or until told to stop; a checkpoint is written either way."""
@@ -86,11 +88,17 @@ class Engine:
         first, note, total = self.tokens, "", workload.ends[-1]
         with Bar("training", total, "steps", self.step, not main, foretell=True) as bar:
             while not self.finished:
-                self.recent.append(self.advance())
+                if stats := self.advance():
+                    self.recent.append(stats)
+                elif log:
+                    log.write({"step": self.step, "tokens": self.tokens, "left_out": 1})
+                if self.guard.diverged(self.finished):
+                    raise RunStopped(workload.stopped(self.guard.told(self.step), self.run))
                 spent = time.monotonic() - began
                 rate = (self.tokens - first) / spent
                 now = Moment(self.step, self.tokens, self.seconds + spent, rate, self.precision)
-                if _due(self.step, every.log) or (self.finished and every.log_last):
+                due = _due(self.step, every.log) or (self.finished and every.log_last)
+                if due and self.recent:
                     record = workload.record(self.recent, now)
                     note = f"loss {record['loss']:.3f}{workload.said} {rate:,.0f} tok/s"
                     if log:
@@ -104,7 +112,8 @@ class Engine:
                     self.validate(now, log)
                 if closing and not self.finished:
                     self.recent, self.optim = [], self.optimizers()
-                if self.finished or told or late or _due(self.step, every.save):
+                due = (late or _due(self.step, every.save)) and not self.guard.far
+                if self.finished or told or due:
                     self.save(now)
                     saved = time.monotonic()
                 if told:
@@ -112,8 +121,8 @@ class Engine:
         if log:
             log.close()
 
-    def advance(self) -> StepStats:
-        """One optimiser step."""
+    def advance(self) -> StepStats | None:
+        """One optimiser step; nothing where its loss is not finite and it is left out."""
         workload = self.workload
         torch.manual_seed(workload.dropout_seed(self.step, self.world.rank))
         portion = workload.portion(self.step, self.world)
@@ -121,12 +130,17 @@ class Engine:
         limit = self.config.optim.clip or math.inf
         norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), limit))
         if not (math.isfinite(nats) and math.isfinite(norm)):
-            raise RunStopped(workload.broken(self.step, self.run, self.world))
+            if not self.guard.may_skip():
+                raise RunStopped(workload.broken(self.step, self.run, self.world))
+            self.model.zero_grad(set_to_none=True)
+            self.step, self.tokens = self.step + 1, self.tokens + portion.count
+            return None
         at, within = workload.place(self.step)
         factor = self.optim.step(within, workload.phases[at].steps)
         self.ema.update(self.step)
         self.step += 1
         self.tokens += portion.count
+        self.guard.see(nats / portion.count)
         return StepStats(nats, anchor, portion.count, norm, factor)
 
     def accumulate(self, portion: Portion) -> tuple[float, float]:

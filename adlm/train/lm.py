@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
+from adlm import device as devices
 from adlm.config import Config
 from adlm.data.corpus import open_rows, open_vocab
 from adlm.data.counts import CorpusCounts
@@ -21,13 +22,15 @@ from adlm.models import adapt, checkpoint
 from adlm.models.adapt import Base
 from adlm.models.build import build_model
 from adlm.models.checkpoint import Checkpoint
+from adlm.models.cost import step_memory
 from adlm.models.denoiser import Denoiser
 from adlm.nn.transformer import Trunk
 from adlm.objectives.base import make_objective
 from adlm.objectives.likelihood import evaluator, score, spread
 from adlm.process.anchors import reads_table
 from adlm.progress import sparkline
-from adlm.train.distributed import World
+from adlm.train.distributed import World, world_size
+from adlm.train.guard import advice
 from adlm.train.log import Metrics, read
 from adlm.train.workload import Cadence, Loss, Moment, Phase, Portion, RunState, StepStats, Workload
 from adlm.types import Batch, Noise
@@ -56,6 +59,10 @@ class LanguageModelling(Workload):
         self.lengths = Lengths.of_rows(self.rows)
         self.order = Order(len(self.rows), cfg.batch, cfg.seed)
         self.ahead: Ahead[Portion] | None = None
+        if world_size() == 1:  # several may share the weights, or have a machine each
+            needed = step_memory(config, self.vocab.size)
+            less = "a smaller --train.micro, --size or --data.length; adlm plan tells more"
+            devices.check_memory(needed, "a step of this training", less, device)
         torch.manual_seed(cfg.seed)
         self.model = build_model(config, self.vocab.size)
         if base is not None:
@@ -147,11 +154,11 @@ class LanguageModelling(Workload):
         if noises := [noise for _, noise in pieces if noise is not None]:
             tensors |= {n: torch.cat([getattr(noise, n) for noise in noises]) for n in ("t", "u")}
         save_file(tensors, path)
-        return (
-            f"the loss is not finite at step {step}; the batch is in {path}. Try a lower "
-            "optim.lr or optim.muon_lr, a longer optim.warmup, or train.precision fp32; "
-            "checkpoints so far are kept"
-        )
+        why = f"the loss is not finite at step {step}; the batch is in {path}"
+        return f"{self.stopped(why, run)}; --train.skip_broken 10 leaves such batches out"
+
+    def stopped(self, why: str, run: Path) -> str:
+        return f"{why}. {advice(run, self.config.optim)}"
 
     def state(self, now: RunState) -> RunState:
         return replace(now, data=self.rows.store.key, shuffle=self.order.shuffle)

@@ -5,14 +5,15 @@ A logger is a function that is called with every record and the run's folder.
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from adlm.errors import UserError, need
 from adlm.progress import console
 from adlm.registry import bring
+from adlm.values import plain, to_text
 
 Metrics = Mapping[str, int | float]  # a line of metrics.jsonl; every one has a `step`
 Logger = Callable[[dict[str, int | float], Path], object]
@@ -29,14 +30,16 @@ class Log:
         self.path = run / "metrics.jsonl"
         keep = [r for r in read(self.path) if r["step"] <= step]
         part = self.path.with_suffix(".tmp")
-        part.write_text("".join(json.dumps(r) + "\n" for r in keep), encoding="utf-8")
-        os.replace(part, self.path)
-        self.file = self.path.open("a", encoding="utf-8")
+        with self.named():
+            part.write_text("".join(to_text(r) + "\n" for r in keep), encoding="utf-8")
+            os.replace(part, self.path)
+            self.file = self.path.open("a", encoding="utf-8")
 
     def write(self, record: Metrics) -> None:
         """Append one record; it must have a step."""
-        self.file.write(json.dumps(record) + "\n")
-        self.file.flush()
+        with self.named():
+            self.file.write(to_text(record) + "\n")
+            self.file.flush()
         for logger in list(self.loggers):
             try:
                 logger(dict(record), self.run)
@@ -47,8 +50,18 @@ class Log:
                     f"a logger raised {reason}; the run goes on without it", soft_wrap=True
                 )
 
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Let a disk that is full or read-only be told with the file's name."""
+        try:
+            yield
+        except OSError as error:
+            reason = f"{self.path} cannot be written: {error.strerror or error}"
+            raise UserError(f"{reason}; checkpoints are untouched, and --resume goes on") from None
+
     def close(self) -> None:
-        self.file.close()
+        with suppress(OSError):  # what could not be written was told
+            self.file.close()
         for logger in self.loggers:
             if close := getattr(logger, "close", None):
                 close()
@@ -60,8 +73,8 @@ def read(path: Path) -> list[Metrics]:
     if path.is_file():
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
-                record = json.loads(line)
-            except ValueError:
+                record = plain(line.encode(), path)
+            except UserError:
                 continue
             if isinstance(record, dict) and isinstance(record.get("step"), int):
                 records.append(record)

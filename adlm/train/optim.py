@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from adlm.config import OptimConfig
+from adlm.errors import UserError
+from adlm.models.tensors import fit_one
 from adlm.nn.transformer import Trunk
 from adlm.train.muon import Muon
+
+# what each optimiser keeps of a weight
+MOMENTS = {"adamw": {"step", "exp_avg", "exp_avg_sq"}, "muon": {"momentum_buffer"}}
 
 
 class Optimizers:
@@ -62,14 +68,33 @@ class Optimizers:
                     out[f"{name}.{index}.{key}"] = torch.as_tensor(value)
         return out
 
-    def load(self, tensors: dict[str, Tensor]) -> None:
-        """Take back what `state` gave."""
+    def owner(self, name: str) -> Tensor | None:
+        """Return the weight whose moment has this name, as `state` gives it."""
+        optimizer, index, key = [*name.split("."), "", "", ""][:3]
+        if key not in MOMENTS.get(optimizer, ()) or optimizer not in self.all:
+            return None
+        every = [p for group in self.all[optimizer].param_groups for p in group["params"]]
+        known = {str(number): p for number, p in enumerate(every)}
+        return known.get(index) if name.count(".") == 2 else None
+
+    def load(self, tensors: dict[str, Tensor], path: Path) -> None:
+        """Take back what `state` gave, from a file; what does not fit is refused, not stretched."""
+        for full, tensor in tensors.items():
+            weight, key = self.owner(full), full.rpartition(".")[2]
+            if weight is None:
+                raise UserError(f"{path} does not fit its optimiser: it has a tensor optim.{full}")
+            own = torch.zeros(()) if key == "step" else weight.detach()
+            fit_one(tensor, own, f"optim.{full}", path)
         for name, optimizer in self.all.items():
             state: dict[int, dict[str, Tensor]] = {}
             for full, tensor in tensors.items():
                 owner, index, key = full.split(".", 2)
                 if owner == name:
                     state.setdefault(int(index), {})[key] = tensor
+            for number, moments in state.items():
+                if missing := sorted(MOMENTS[name] - set(moments)):
+                    lacks = f"it lacks the tensor optim.{name}.{number}.{missing[0]}"
+                    raise UserError(f"{path} does not fit its optimiser: {lacks}")
             groups = optimizer.state_dict()["param_groups"]
             optimizer.load_state_dict({"state": state, "param_groups": groups})
 

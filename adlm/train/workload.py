@@ -149,6 +149,10 @@ class Workload(ABC):
         """What to say of a step whose loss is not finite, with its batch kept if that helps."""
 
     @abstractmethod
+    def stopped(self, why: str, run: Path) -> str:
+        """Add what to try next to why a run cannot go on."""
+
+    @abstractmethod
     def state(self, now: RunState) -> RunState:
         """Return what is saved: how far the run is, with what the workload adds."""
 

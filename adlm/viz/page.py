@@ -6,12 +6,12 @@ The page is `page.html`, a template that escapes all text and loads nothing from
 from __future__ import annotations
 
 import base64
-import json
 import re
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
+from adlm.values import to_text
 from adlm.viz.table import markdown_table
 
 
@@ -51,7 +51,7 @@ def to_html(sections: list[Section], title: str) -> str:
     environment.filters |= {
         "base64": lambda data: base64.b64encode(data).decode(),
         "code": lambda text: Markup(CODE.sub(r"<code>\1</code>", str(escape(text)))),
-        "pretty": lambda values: json.dumps(values, indent=2),
+        "pretty": lambda values: to_text(values, indent=2),
     }
     template = files("adlm.viz").joinpath("page.html").read_text(encoding="utf-8")
     return environment.from_string(template).render(sections=sections, title=title) + "\n"

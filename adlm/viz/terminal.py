@@ -8,13 +8,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 from torch import Tensor
 
 from adlm.config import check
 from adlm.data.vocab import Vocab
+from adlm.progress import Screen
 from adlm.samplers.trace import Trace
 
 ANCHOR = "bold black on yellow"
@@ -54,8 +55,9 @@ def marked(x: Tensor, is_anchor: Tensor, vocab: Vocab) -> Text:
 def play(trace: Trace, speed: float = 10.0, row: int = 0) -> None:
     """Play it: with keys in a terminal, frame after frame into a file or pipe."""
     check(speed > 0, "--speed", speed, "above 0")
-    screen = Console(highlight=False)
-    if not (sys.stdin.isatty() and screen.is_terminal):
+    screen = Screen(highlight=False)
+    asked = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
+    if not (asked and screen.is_terminal):
         for step in range(trace.steps + 1):
             if step in (0, trace.steps) or any(e.step == step for e in trace.events[row]):
                 screen.print(Text(f"{step:4d} ", "dim") + frame(trace, row, step), soft_wrap=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from adlm.api import Model
 from adlm.results import write_text
 from adlm.samplers.generate import Samples, SamplingSettings
 from adlm.samplers.trace import Trace
+from adlm.values import to_text
 from adlm.viz.html import write_replay
 
 
@@ -70,7 +70,7 @@ def save_json(made: Samples, out: Path, told: Sequence[dict[str, Any]] | None = 
     told = told or [{"text": text} for text in made.texts]
     rows = zip(told, made.ids, made.nfe.tolist(), strict=True)
     same = {"sampler": made.sampler, "seed": made.seed}
-    lines = [json.dumps({**t, "tokens": k, "nfe": c, **same}) for t, k, c in rows]
+    lines = [to_text({**t, "tokens": k, "nfe": c, **same}) for t, k, c in rows]
     write_text(out, "\n".join(lines) + "\n")
 
 

@@ -49,7 +49,7 @@ CASES = [
     ("train laptop-mdlm --train.steps=", "train.steps must be a whole number, found ''"),
     ("train laptop-mdlm --optim.betas [0.9]", "betas must be a list of 2, each a finite number"),
     ("train laptop-mdlm --optim.lr 1e400", "optim.lr must be a finite number, found '1e400'"),
-    ("train laptop-mdlm --model.blocks 1000000000", "model.blocks must be at most 10,000"),
+    ("train laptop-mdlm --model.blocks 1000000000", "model.blocks must be at most 1,000"),
     ("train laptop-mdlm --data.length 1000000000000000000", "data.length must be at most"),
     ("train laptop-mdlm --data.tokenizer bpe:² --out {out}", "such as bpe:1024"),
     ("train --train.steps 5", "recipe is missing"),

@@ -101,7 +101,7 @@ def test_ids_with_gaps_are_all_below_the_size():
 
 def test_bad_tokenizers_are_one_sentence(tmp_path, trained):
     (tmp_path / "t.json").write_text("{not json")
-    with pytest.raises(UserError, match="not a tokenizer"):
+    with pytest.raises(UserError, match="is not JSON"):
         file_vocab(tmp_path / "t.json")
     with pytest.raises(UserError, match="no tokenizer file"):
         file_vocab(tmp_path / "missing.json")

@@ -62,12 +62,12 @@ def test_a_run_that_was_stopped_is_said_to_be(run, tmp_path):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("not json", "is not a JSON file"),
+        ("not json", "is not JSON"),
         ("[1]", "it holds no object"),
         ('{"command": "eval zeroshot"}', "is not a result of 'eval zeroshot'"),
         ('{"study": "x", "rows": [{"row": 5}]}', "is not a result of 'study'"),
         ('{"command": "quickstart", "rows": {}}', "cannot be shown"),
-        ("[" * 100_000, "is not a JSON file"),
+        ("[" * 100_000, "is not JSON"),
     ],
 )
 def test_a_broken_file_is_one_sentence(tmp_path, capsys, content, says):

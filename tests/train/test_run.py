@@ -316,7 +316,7 @@ def test_a_run_goes_on_by_its_folder_alone(text_file, tmp_path, monkeypatch, cap
         ("runs/mine", "runs/mine holds a run already: continue it with --resume"),
         ("--resume runs/mine --model.width 8", "resume it with its own (adlm train --resume runs"),
         ("--resume runs/mine --out runs/other", "goes on in its own folder: leave out --out"),
-        ("--resume {checkpoint}", "is a checkpoint: resume the run that it is of"),
+        ("{checkpoint}", "is a checkpoint: add --resume to go on from it in its run"),
     ],
 )
 def test_a_run_is_not_resumed_as_another(words, says, text_file, tmp_path, monkeypatch, capsys):

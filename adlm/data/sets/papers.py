@@ -24,7 +24,7 @@ def questions(path: Path) -> Iterator[str]:
         records = json.loads("\n".join(files.lines(path)))
         for record in records.values():
             yield " ".join([*record["CONTEXTS"], record["LONG_ANSWER"]])
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+    except (ValueError, RecursionError, KeyError, AttributeError, TypeError) as error:
         raise UserError(f"{path} is not a PubMedQA file ({error!r})") from None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from adlm.errors import UserError
 from adlm.models import checkpoint
 from adlm.models.foreign.unpickle import Archive, Stored, plain
 from adlm.remote import download
+from adlm.values import read_plain
 
 WRAPPERS = ("_orig_mod.", "module.")  # of torch.compile and DDP: they may stand anywhere
 BUFFERS = ("rotary_emb.inv_freq", "rotary_emb.cos_cached", "rotary_emb.sin_cached")
@@ -67,10 +67,7 @@ def read_folder(folder: Path) -> Source:
         pickled = [p.name for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth", ".ckpt")]
         said = f"; {min(pickled)} is pickled, and never read from a folder" if pickled else ""
         raise UserError(f"{folder} has no model.safetensors{said}")
-    try:
-        values = json.loads(config.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{config} is missing or damaged ({error})") from None
+    values = read_plain(config)
     if not isinstance(values, dict):
         raise UserError(f"{config} must hold an object, found {values!r}")
     try:
