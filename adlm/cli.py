@@ -104,7 +104,7 @@ def of_library(error: BaseException) -> int:
     """Say that the tokenizers' library gave up, by an error that is no Exception; raise others."""
     if type(error).__name__ != "PanicException":  # pyo3's, which cannot be imported
         raise error
-    print(f"adlm: the tokenizer cannot go on: {str(error).splitlines()[0]}", file=sys.stderr)
+    complain(f"the tokenizer cannot go on: {str(error).splitlines()[0]}")
     return 2
 
 

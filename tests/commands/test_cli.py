@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from adlm import cli
 from adlm.cli import COMMANDS, load, main
 from adlm.errors import UserError
 from adlm.options import Command
@@ -218,3 +219,19 @@ def test_options_have_values_short_forms_and_any_order(words):
         "lengths": [1, 2],
         "settings": SamplingSettings(n=2, policy={"eta": 0.5}, draw=Draw(top_k=3, compat=True)),
     }
+
+
+def test_a_panic_of_the_tokenizer_is_one_sentence(monkeypatch, capsys):
+    class PanicException(BaseException):
+        """What pyo3 raises, where a library in Rust gives up."""
+
+    def panic(words):
+        raise PanicException("no thread pool\nmore")
+
+    monkeypatch.setattr(cli, "obey", panic)
+    assert main(["recipes"]) == 2
+    said = capsys.readouterr().err
+    assert (
+        said
+        == "adlm: the tokenizer cannot go on: The global thread pool has not been initialized.\n"
+    )
