@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -53,11 +54,16 @@ class Map:
 
     def hit(self, where: str) -> list[str]:
         """Return the tests that ran a line, or with `file:` any line of the file."""
-        return [t for t, seen in self.lines.items() if any(matches(s, where) for s in seen)]
+        return self.ran.get(where, [])
 
-
-def matches(seen: str, where: str) -> bool:
-    return seen.startswith(where) if where.endswith(":") else seen == where
+    @cached_property
+    def ran(self) -> dict[str, list[str]]:
+        """Line, and file, to the tests that ran it."""
+        found: dict[str, list[str]] = {}
+        for test, seen in self.lines.items():
+            for where in {*seen, *(s.rpartition(":")[0] + ":" for s in seen)}:
+                found.setdefault(where, []).append(test)
+        return found
 
 
 class Watch:
