@@ -88,7 +88,8 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     except (MemoryError, RuntimeError) as error:
         short = str(error).splitlines()[0] if str(error) else "MemoryError"
-        if not isinstance(error, MemoryError) and "memory" not in short:
+        lacking = "memory" in short or "can't start new thread" in short
+        if not isinstance(error, MemoryError) and not lacking:
             raise
         complain(f"there is not enough memory: {short}")
         return 2

@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from adlm.locks import lock
@@ -66,6 +67,7 @@ RUNS = ("ar", "mdlm", "adlm", "bd3lm", "udlm")
 FORMING = ("config.py", "data", "nn", "process", "objectives", "models", "train", "reasoning")
 
 
+@cache
 def source() -> str:
     """Return the hash of the code that makes a run's bits: what other code made is made anew."""
     found = hashlib.sha256(Path(__file__).read_bytes())

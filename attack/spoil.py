@@ -158,6 +158,6 @@ def sign(folder: Path) -> None:
         for name in told["files"]:
             if (folder / name).is_file():
                 told["files"][name] = vars(FileRecord.of(folder / name))
-    except (ValueError, KeyError, TypeError, OSError):
+    except (ValueError, KeyError, TypeError, OSError, RecursionError):
         return
     path.write_text(json.dumps(told))

@@ -231,3 +231,13 @@ def test_a_panic_of_the_tokenizer_is_one_sentence(monkeypatch, capsys):
     monkeypatch.setattr(cli, "obey", panic)
     assert main(["recipes"]) == 2
     assert capsys.readouterr().err == "adlm: the tokenizer cannot go on: no thread pool\n"
+
+
+def test_no_memory_for_a_thread_is_one_sentence(monkeypatch, capsys):
+    def no_thread(words):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(cli, "obey", no_thread)
+    assert main(["recipes"]) == 2
+    said = capsys.readouterr().err
+    assert said == "adlm: there is not enough memory: can't start new thread\n"
