@@ -28,7 +28,7 @@ from attack.campaign import Outcome
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 ROUNDS = 4  # kills of one run
-TIMES = {"seconds", "tokens_per_s", "date", "commit", "machine", "minutes"}
+TIMES = {"seconds", "training_seconds", "tokens_per_s", "date", "commit", "machine", "minutes"}
 ENDS = {0, 1, 2, 128 + signal.SIGTERM, 128 + signal.SIGINT, 128 + signal.SIGHUP}
 
 
@@ -174,7 +174,11 @@ def remains(folder: Path) -> dict[str, str]:
     found = {}
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         name = str(path.relative_to(folder))
-        if path.suffix in (".lock", ".log", ".html", ".png", ".md") or path.name == ".lock":
+        if (
+            ".cache" in path.parts
+            or path.suffix in (".lock", ".log", ".html", ".png", ".md")
+            or path.name == ".lock"
+        ):
             continue
         found[name] = hashlib.sha256(matter(path)).hexdigest()[:16]
     return found

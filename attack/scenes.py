@@ -137,7 +137,7 @@ def measuring() -> list[Scene]:
         scene("eval interval run-bd3lm --limit 4 --batch 4", "run-bd3lm", "corpus.txt",
               reads=checkpoints("run-bd3lm"), weight=2),
         scene("eval zeroshot run-mdlm --sets [lambada] --limit 2", "run-mdlm", weight=1),
-        scene("eval suite run-mdlm no-run --texts 2 --out out", "run-mdlm", weight=1),
+        replace(scene("eval suite run-mdlm no-run --out out", "run-mdlm", weight=1), long=True),
         scene("reason eval run-acot arithmetic --limit 2 --device cpu", "run-acot",
               reads=checkpoints("run-acot")),
     ]  # fmt: skip
