@@ -7,7 +7,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 # Files whose sha256 is not the one of requirements/*.txt are refused (`make lock` writes those).
 HASHED := env -u PIP_CONSTRAINT $(PIP) --require-hashes --no-deps --requirement
 
-.PHONY: quickstart fast test slow lint format bench pretrained wheel docs audit lock clean
+.PHONY: quickstart fast test slow attack lint format bench pretrained wheel docs audit lock clean
 
 quickstart: $(VENV)/.run
 	$(VENV)/bin/adlm quickstart
@@ -21,6 +21,12 @@ test: $(VENV)/.dev
 
 slow: $(VENV)/.dev
 	$(PY) -m pytest -m slow
+
+# Seeded and resumable: results/attack.json and results/mutation.json say what is done already.
+SECONDS_EACH ?= 3600
+attack: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(PY) -m attack --seconds $(SECONDS_EACH)
+	OMP_NUM_THREADS=1 $(PY) -m attack.mutation --seconds $(SECONDS_EACH)
 
 lint: $(VENV)/.dev
 	$(VENV)/bin/ruff check .

@@ -91,7 +91,8 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     except (MemoryError, RuntimeError) as error:
         short = str(error).splitlines()[0] if str(error) else "MemoryError"
-        if not isinstance(error, MemoryError) and "memory" not in short:
+        lacking = "memory" in short or "can't start new thread" in short
+        if not isinstance(error, MemoryError) and not lacking:
             raise
         complain(f"there is not enough memory: {short}")
         return 2
@@ -99,6 +100,16 @@ def main(argv: list[str] | None = None) -> int:
         said = f"; {error}" if str(error) else ""  # what a command has to say of it
         complain(f"interrupted{said}")
         return 130
+    except BaseException as error:
+        return of_library(error)
+
+
+def of_library(error: BaseException) -> int:
+    """Say that the tokenizers' library gave up, by an error that is no Exception; raise others."""
+    if type(error).__name__ != "PanicException":  # pyo3's, which cannot be imported
+        raise error
+    complain(f"the tokenizer cannot go on: {str(error).splitlines()[0]}")
+    return 2
 
 
 def drop_output() -> None:

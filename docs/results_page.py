@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,6 +24,10 @@ from adlm.viz.page import Section, markdown
 from adlm.viz.table import markdown_table
 
 ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT))
+from attack.campaign import AttackResult  # noqa: E402
+from attack.mutation.result import MutationResult  # noqa: E402
+
 RESULTS = ROOT / "results"
 STUDIES = ("study-anchoring", "study-baselines", "study-times", "study-tuning", "study-ablate")
 Kind = TypeVar("Kind", bound=Result)
@@ -91,6 +96,9 @@ def page() -> str:
         parts += [f"![{name}](../results/{name}.png)", f"{machine(study)}."]
         if said := texts.read(name):
             parts.append(said)
+    for kind in (AttackResult, MutationResult):
+        if tried := read(kind, kind.command):
+            parts += shown(tried.section(kind.command), tried)
     if tuned := read(FinetuneResult, "finetune"):
         parts += shown(tuned.section("finetune"), tuned)
     for path in sorted(RESULTS.glob("eval-*.json")):

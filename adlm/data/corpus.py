@@ -47,11 +47,19 @@ def _trained(config: DataConfig, size: int) -> Vocab:
         return vocab.file_vocab(home)
     with cache.locked(home):
         if not home.is_file():
-            made = vocab.train_bpe(source.documents(), size)
-            part = home.with_suffix(".tmp")
-            part.write_text(made.tokenizer.to_str(), encoding="utf-8")
-            part.replace(home)
+            _keep(vocab.train_bpe(source.documents(), size), home)
     return vocab.file_vocab(home)
+
+
+def _keep(made: Vocab, home: Path) -> None:
+    """Write a tokenizer.json, whole or not at all."""
+    part = home.with_suffix(".tmp")
+    try:
+        part.write_text(made.tokenizer.to_str(), encoding="utf-8")
+        part.replace(home)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise UserError(f"the tokenizer {home} cannot be written: {error.strerror}") from None
 
 
 def open_rows(config: DataConfig, split: str, words: Vocab) -> Rows:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from adlm import cli
 from adlm.cli import COMMANDS, load, main
 from adlm.errors import UserError
 from adlm.options import Command
@@ -230,3 +231,25 @@ def test_a_checkpoint_may_be_left_out_before_the_text():
         command.read([])
     with pytest.raises(UserError, match="'c' is one argument too many"):
         command.read(["a", "b", "c"])
+
+
+def test_a_panic_of_the_tokenizer_is_one_sentence(monkeypatch, capsys):
+    class PanicException(BaseException):
+        """What pyo3 raises, where a library in Rust gives up."""
+
+    def panic(words):
+        raise PanicException("no thread pool\nmore")
+
+    monkeypatch.setattr(cli, "obey", panic)
+    assert main(["recipes"]) == 2
+    assert capsys.readouterr().err == "adlm: the tokenizer cannot go on: no thread pool\n"
+
+
+def test_no_memory_for_a_thread_is_one_sentence(monkeypatch, capsys):
+    def no_thread(words):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(cli, "obey", no_thread)
+    assert main(["recipes"]) == 2
+    said = capsys.readouterr().err
+    assert said == "adlm: there is not enough memory: can't start new thread\n"

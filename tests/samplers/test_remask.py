@@ -95,3 +95,10 @@ def test_remdm_loop_refines_at_a_constant_share():
     assert policy.alphas(0.05, 0.0) == pytest.approx((0.9, 1.0))
     assert policy.sigma(policy.move(0.5, 0.4, 64)) == 0.02
     assert policy.sigma(policy.move(0.9, 0.8, 64)) == 0.0
+
+
+def test_the_loop_remasks_from_t_on_to_t_off_and_nowhere_else():
+    policy = make_policy("remdm-loop", make_schedule("log-linear"))
+    at = {(0.55, 0.05): 0.02, (0.5500001, 0.5): 0, (0.5, 0.0499999): 0, (0.06, 0.05): 0.02}
+    for (t, s), sigma in at.items():
+        assert policy.sigma(policy.move(t, s, length=2)) == sigma
