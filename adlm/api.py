@@ -29,8 +29,9 @@ from adlm.registry import allow
 from adlm.remote import download, is_name
 from adlm.samplers import template
 from adlm.samplers.base import Watch
-from adlm.samplers.generate import Samples, SamplingSettings, generate
+from adlm.samplers.generate import Samples, generate
 from adlm.samplers.keywords import settings
+from adlm.samplers.settings import SamplingSettings
 from adlm.samplers.trace import Trace
 from adlm.values import check, typed
 from adlm.world import World

@@ -22,7 +22,9 @@ from adlm.recipes import recipe
 from adlm.recipes.anchoring import anchored
 from adlm.samplers.base import Canvas, Policy, clock
 from adlm.samplers.categorical import Draw
-from adlm.samplers.generate import Samples, SamplingSettings, samplers_for
+from adlm.samplers.choice import samplers_for
+from adlm.samplers.generate import Samples
+from adlm.samplers.settings import SamplingSettings
 from adlm.samplers.template import after, holes
 from adlm.samplers.trace import Event, Trace
 from adlm.train.run import train
@@ -145,7 +147,7 @@ PARTS = (
         "A sampler is a `Policy`. At each step it says which positions of the `Canvas` are written "
         "or taken back. The [tutorial](tutorial.md) writes one.",
         """\
-        from adlm.samplers.generate import samplers_for
+        from adlm.samplers.choice import samplers_for
 
         print(samplers_for(model.config))
         """,

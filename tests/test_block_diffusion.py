@@ -20,7 +20,7 @@ from adlm.models.cost import flops_per_token, step_memory, training_flops
 from adlm.models.hub import load_model
 from adlm.objectives.likelihood import evaluator
 from adlm.recipes import recipe
-from adlm.samplers.generate import samplers_for
+from adlm.samplers.choice import samplers_for
 from adlm.train.run import train
 from adlm.types import Batch
 from tests.conftest import make_config, small_corpus

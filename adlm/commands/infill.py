@@ -5,7 +5,7 @@ from __future__ import annotations
 from adlm import api
 from adlm.models import shipped
 from adlm.samplers import template
-from adlm.samplers.generate import SamplingSettings
+from adlm.samplers.settings import SamplingSettings
 from adlm.viz.texts import Outputs
 
 

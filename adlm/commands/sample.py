@@ -9,7 +9,7 @@ import numpy as np
 from adlm import api
 from adlm.data.records import read_prompts
 from adlm.errors import UserError
-from adlm.samplers.generate import SamplingSettings
+from adlm.samplers.settings import SamplingSettings
 from adlm.viz.texts import Outputs
 from adlm.world import together
 

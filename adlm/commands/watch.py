@@ -6,7 +6,7 @@ from adlm import api
 from adlm.config import check
 from adlm.models import shipped
 from adlm.samplers import template
-from adlm.samplers.generate import SamplingSettings
+from adlm.samplers.settings import SamplingSettings
 from adlm.viz.terminal import play
 from adlm.viz.texts import save_trace
 

@@ -31,7 +31,7 @@ from adlm.process.schedule import make_schedule
 from adlm.progress import console
 from adlm.registry import register
 from adlm.samplers import template
-from adlm.samplers.generate import SamplingSettings
+from adlm.samplers.settings import SamplingSettings
 from adlm.viz.page import Section
 from adlm.viz.plots import Line, curves, png
 from adlm.viz.table import markdown_table, number

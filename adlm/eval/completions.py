@@ -14,7 +14,7 @@ from adlm.eval import programs
 from adlm.eval.programs import ProgramTask
 from adlm.progress import Bar
 from adlm.results import write_text
-from adlm.samplers.generate import SamplingSettings
+from adlm.samplers.settings import SamplingSettings
 from adlm.values import to_text
 
 

@@ -28,7 +28,7 @@ from adlm.models.checkpoint import Checkpoint
 from adlm.progress import console
 from adlm.registry import register
 from adlm.results import Result
-from adlm.samplers.generate import in_blocks, serves
+from adlm.samplers.choice import in_blocks, serves
 from adlm.viz.page import Section
 from adlm.viz.plots import Line, curves, png
 from adlm.viz.table import markdown_table, mib, number

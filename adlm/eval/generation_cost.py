@@ -17,7 +17,7 @@ from adlm.eval.texts import Texts
 from adlm.models.cost import flops_per_token
 from adlm.samplers import template
 from adlm.samplers.cache import CacheSettings
-from adlm.samplers.generate import in_blocks
+from adlm.samplers.choice import in_blocks
 from adlm.system import peak_memory_mib
 
 WORKER = (

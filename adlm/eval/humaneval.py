@@ -26,7 +26,8 @@ from adlm.eval.sandbox import Limits, Walls
 from adlm.models.checkpoint import Checkpoint
 from adlm.progress import Bar
 from adlm.registry import register
-from adlm.samplers.generate import SamplingSettings, samplers_for
+from adlm.samplers.choice import samplers_for
+from adlm.samplers.settings import SamplingSettings
 from adlm.viz.page import Section
 from adlm.viz.table import spread
 

@@ -14,7 +14,7 @@ from adlm.models.hub import load_model
 from adlm.objectives.interval import Interval, search
 from adlm.objectives.likelihood import spread
 from adlm.registry import register
-from adlm.samplers.generate import in_blocks
+from adlm.samplers.choice import in_blocks
 from adlm.viz.page import Section
 
 SHOWN = 5  # of the best intervals

@@ -25,7 +25,7 @@ from adlm.eval.texts import TextFigures, Texts, describe, read, references
 from adlm.models import checkpoint
 from adlm.registry import register
 from adlm.samplers import template
-from adlm.samplers.generate import SamplingSettings
+from adlm.samplers.settings import SamplingSettings
 from adlm.viz.page import Section
 from adlm.viz.table import number, spread
 

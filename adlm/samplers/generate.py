@@ -4,87 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Literal
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from adlm import device as devices
 from adlm import registry
-from adlm.config import Config, check
+from adlm.config import Config
 from adlm.data.loader import share
 from adlm.data.vocab import Vocab
-from adlm.errors import UserError
 from adlm.models.cost import writing_memory
 from adlm.models.denoiser import Denoiser
 from adlm.process.order import OrderedMask, sampled_kernel
-from adlm.process.schedule import make_schedule
-from adlm.samplers.base import Policy, Watch, find_policy, make_policy, run
+from adlm.samplers.base import Policy, Watch, run
 from adlm.samplers.block_diffusion import BlockCanvas, EachBlock
 from adlm.samplers.blocks import Blocks, InBlocks
-from adlm.samplers.cache import CacheSettings
 from adlm.samplers.canvas import Canvas
-from adlm.samplers.categorical import Draw
 from adlm.samplers.causal import run_causal
+from adlm.samplers.choice import chosen, find_way, in_blocks, samplers_for
 from adlm.samplers.goals import toward
 from adlm.samplers.random import RowRandom
-from adlm.values import check_sizes
+from adlm.samplers.settings import SamplingSettings
 from adlm.world import World
-
-# the first that can write
-DEFAULTS = ("causal", "ancestral", "posterior", "analytic", "order-ancestral")
-
-
-@dataclass(frozen=True)
-class SamplingSettings:
-    """How texts are written.
-
-    Attributes:
-        n: How many.
-        goal: What the texts are for: exact (the model's own distribution), best (texts that read
-            best) or fast; the last two choose sampler, cache and anchor_every.
-        sampler: causal for AR and A2R; for masked diffusion ancestral (the default),
-            first-hitting (that of block diffusion, inside its blocks), remdm-cap, remdm-rescale,
-            remdm-conf, remdm-loop, remdm-switch, forward-backward, dfm, confidence, blocks, and
-            with an anchor network anchor-first; posterior for D3PM, UDLM and GIDD, and
-            self-correct for the last two; analytic and euler for SEDD; order-ancestral and
-            order-hitting where tokens have an order; or one of yours, module:Class.
-        steps: Denoising steps; one for each token by default.
-        policy: The sampler's own options, such as --policy.eta 0.04; a wrong one lists them.
-        draw: How a token is drawn.
-        cache: What is kept between steps.
-        anchor_every: Steps between two passes of the anchor network; 1 is exact, more is faster and
-            loses quality unless the model was trained for it (anchor.stale).
-        seed: Seed; text i is the same whatever n is.
-        precision: fp32 by default; bf16 is faster and less exact.
-        device: auto, cpu, mps, cuda or cuda:N.
-        at_once: Texts that are written at once; never changes the result.
-    """
-
-    n: int = 1
-    goal: Literal["exact", "best", "fast"] = "exact"
-    sampler: str | None = None
-    steps: int | None = None
-    policy: dict[str, bool | int | float | str] = field(default_factory=dict)
-    draw: Draw = field(default_factory=Draw)
-    cache: CacheSettings = field(default_factory=CacheSettings)
-    anchor_every: int = 1
-    seed: int = 0
-    precision: str = "fp32"
-    device: str = "auto"
-    at_once: int = 64
-
-    def __post_init__(self) -> None:
-        check_sizes(self, "--", 1, n=10**7, steps=10**6, at_once=10**5, anchor_every=10**6)
-        check(0 <= self.seed < 2**31, "--seed", self.seed, "in [0, 2^31)")
-        ways = ("auto", "bf16", "fp32")
-        check(self.precision in ways, "--precision", self.precision, f"one of {', '.join(ways)}")
-
-    @property
-    def sampling(self) -> SamplingSettings:
-        """These fields alone, of a class that has more."""
-        return SamplingSettings(**{f.name: getattr(self, f.name) for f in fields(SamplingSettings)})
 
 
 @dataclass(frozen=True)
@@ -115,31 +57,6 @@ class Samples:
             f"({count / self.seconds:,.0f} tokens/s), {self.nfe.mean():.1f} network passes a text "
             f"over {self.positions.mean():,.0f} positions"
         )
-
-
-def samplers_for(config: Config) -> list[str]:
-    """Return the samplers that a checkpoint can serve."""
-    if registry.lookup("objective", config.objective).causal:
-        return ["causal"]
-    return [n for n in registry.names("sampler") if serves(n, config)]
-
-
-def in_blocks(config: Config) -> bool:
-    """Is it a checkpoint of block diffusion, which writes its own blocks?"""
-    return registry.lookup("objective", config.objective).in_blocks
-
-
-def serves(sampler: str, config: Config) -> bool:
-    """Can a diffusion sampler write with this checkpoint?"""
-    return find_policy(sampler).serves(config)
-
-
-def usual(config: Config) -> str:
-    """Return the sampler where none is named: the first of DEFAULTS that can write."""
-    if in_blocks(config):
-        return "first-hitting"
-    known = samplers_for(config)
-    return next(name for name in DEFAULTS if name in known)
 
 
 def generate(
@@ -202,59 +119,6 @@ def generate(
     return Samples(
         made, ends, texts, nfe, positions, anchored, heads, seconds, sampler, settings.seed
     )
-
-
-def chosen(config: Config, settings: SamplingSettings, length: int) -> str:
-    """The sampler that settings name, or the usual one; UserError where it cannot write that."""
-    known = samplers_for(config)
-    sampler = settings.sampler or usual(config)
-    own = "causal" not in known and registry.outside("sampler", sampler)
-    if sampler not in known and not (own and serves(sampler, config)):
-        raise UserError(
-            f"a checkpoint of {config.objective} cannot be sampled by '{sampler}'; "
-            f"it has {', '.join(known)}"
-        )
-    if sampler == "causal" and settings.policy:
-        raise UserError("the sampler causal has no options")
-    check_memory(settings, config)
-    most = config.data.length
-    moving = sampler == "blocks" or (in_blocks(config) and config.model.positions == "rotary")
-    if length > most and not moving:
-        longer = "" if sampler == "causal" else " (the sampler blocks writes longer texts)"
-        raise UserError(f"the text is to have {length} tokens, and only {most} fit{longer}")
-    return sampler
-
-
-def check_memory(settings: SamplingSettings, config: Config) -> None:
-    """Raise UserError where a checkpoint cannot be passed as --cache and --anchor_every say."""
-    causal, kind = registry.lookup("objective", config.objective).causal, settings.cache.kind
-    if kind != "none" and (causal or in_blocks(config)):
-        raise UserError(
-            f"--cache {kind} is for models of whole rows: "
-            f"{config.objective} keeps what is finished in any case, and exactly"
-        )
-    if settings.anchor_every > 1 and (causal or not config.model.anchor_blocks):
-        raise UserError(f"--anchor_every is for anchored diffusion, not for {config.objective}")
-    if config.model.recall and kind != "none":
-        raise UserError("a model with self-conditioning (model.recall) takes --cache none alone")
-    if config.model.shift and (kind != "none" or settings.anchor_every > 1):
-        raise UserError("a model with shifted predictions (model.shift) takes --cache none alone")
-
-
-def find_way(sampler: str, config: Config, settings: SamplingSettings) -> Policy:
-    """The policy of a sampler for a checkpoint."""
-    most = config.data.length
-    schedule = make_schedule(config.process.schedule)
-    policy = make_policy(sampler, schedule, settings.policy)
-    if in_blocks(config):
-        policy = EachBlock(schedule, policy)
-    if isinstance(policy, Blocks):
-        policy = replace(policy, context=min(policy.context or most, most))
-        if not serves(policy.inner, config):
-            raise UserError(f"a checkpoint of {config.objective} has no '{policy.inner}'")
-    elif settings.cache.in_blocks:
-        policy = InBlocks(schedule, policy, settings.cache.block)
-    return policy
 
 
 def groups(templates: Sequence[np.ndarray], policy: Policy | None, mask: int) -> list[list[int]]:

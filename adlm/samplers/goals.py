@@ -10,14 +10,11 @@ Only what a checkpoint has a choice of is changed: AR has one way to write.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from adlm.config import Config
 from adlm.errors import UserError
 from adlm.samplers.cache import CacheSettings
-
-if TYPE_CHECKING:
-    from adlm.samplers.generate import SamplingSettings
+from adlm.samplers.settings import SamplingSettings
 
 TOKENS, BLOCK_TOKENS = 4, 2  # written a pass by `fast`; in the short blocks of block diffusion
 ANCHORS = 4  # steps between two passes of an anchor network, of `fast`

@@ -11,7 +11,7 @@ from adlm.errors import UserError, in_python, nearest
 from adlm.registry import allow, outside
 from adlm.samplers.cache import CacheSettings
 from adlm.samplers.categorical import Draw
-from adlm.samplers.generate import SamplingSettings
+from adlm.samplers.settings import SamplingSettings
 from adlm.values import typed, typed_fields
 
 ALIASES = {"top_p": "nucleus", "num_samples": "n"}  # names that other libraries have

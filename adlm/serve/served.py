@@ -18,13 +18,8 @@ from adlm.samplers import template
 from adlm.samplers.base import find_policy, make_policy
 from adlm.samplers.cache import CacheSettings
 from adlm.samplers.categorical import Draw
-from adlm.samplers.generate import (
-    SamplingSettings,
-    check_memory,
-    in_blocks,
-    samplers_for,
-    usual,
-)
+from adlm.samplers.choice import check_memory, in_blocks, samplers_for, usual
+from adlm.samplers.settings import SamplingSettings
 from adlm.serve.limits import ServeLimits, refuse_unless
 from adlm.serve.messages import Manner, Option
 

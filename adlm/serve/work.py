@@ -15,8 +15,10 @@ from adlm.data.cache import TokenStore
 from adlm.data.pack import Rows, pack
 from adlm.objectives.likelihood import evaluator, length_nats, token_nats
 from adlm.samplers.canvas import Canvas
-from adlm.samplers.generate import SamplingSettings, chosen, find_way, write
+from adlm.samplers.choice import chosen, find_way
+from adlm.samplers.generate import write
 from adlm.samplers.random import RowRandom
+from adlm.samplers.settings import SamplingSettings
 from adlm.samplers.trace import Event, Trace
 from adlm.serve.limits import Refusal
 from adlm.serve.served import Served

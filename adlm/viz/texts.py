@@ -11,7 +11,8 @@ import numpy as np
 
 from adlm.api import Model
 from adlm.results import write_text
-from adlm.samplers.generate import Samples, SamplingSettings
+from adlm.samplers.generate import Samples
+from adlm.samplers.settings import SamplingSettings
 from adlm.samplers.trace import Trace
 from adlm.values import to_text
 from adlm.viz.html import write_replay

@@ -15,7 +15,7 @@ from adlm.progress import console
 from adlm.recipes import recipe
 from adlm.results import write_text
 from adlm.samplers.categorical import Draw
-from adlm.samplers.generate import SamplingSettings
+from adlm.samplers.settings import SamplingSettings
 
 CASES = [
     ("tain", "did you mean 'train'"),

@@ -23,7 +23,7 @@ from adlm.objectives.base import make_objective
 from adlm.objectives.likelihood import evaluator
 from adlm.recipes import recipe
 from adlm.samplers import template
-from adlm.samplers.generate import samplers_for
+from adlm.samplers.choice import samplers_for
 from adlm.train.run import train
 from adlm.types import Batch
 from tests.conftest import make_config, small_corpus

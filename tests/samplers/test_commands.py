@@ -18,7 +18,7 @@ from adlm.data.vocab import byte_vocab, make_vocab
 from adlm.models.build import build_model
 from adlm.samplers import template
 from adlm.samplers.cache import CacheSettings
-from adlm.samplers.generate import samplers_for
+from adlm.samplers.choice import samplers_for
 from adlm.samplers.template import holes
 from adlm.train.run import train
 from tests.conftest import make_config, small_corpus

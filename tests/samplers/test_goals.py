@@ -6,8 +6,9 @@ import pytest
 
 from adlm.errors import UserError
 from adlm.recipes import recipe
-from adlm.samplers.generate import SamplingSettings, check_memory, chosen, in_blocks, samplers_for
+from adlm.samplers.choice import check_memory, chosen, in_blocks, samplers_for
 from adlm.samplers.goals import toward
+from adlm.samplers.settings import SamplingSettings
 
 MODELS = ("ar", "mdlm", "adlm", "bd3lm", "bd3lm-anchored", "sedd", "udlm", "a2r")
 

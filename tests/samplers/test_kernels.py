@@ -15,7 +15,7 @@ from adlm.objectives.base import make_objective
 from adlm.registry import lookup
 from adlm.samplers.base import Canvas, make_policy, run
 from adlm.samplers.categorical import Draw
-from adlm.samplers.generate import samplers_for
+from adlm.samplers.choice import samplers_for
 from adlm.samplers.random import RowRandom
 from tests.objectives.tiny import MASK, REAL, STATES, VOCAB, L, Listed, V, config, network
 

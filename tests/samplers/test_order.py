@@ -14,7 +14,7 @@ from adlm.process.order import OrderedMask
 from adlm.process.schedule import LogLinear
 from adlm.samplers.base import Canvas, make_policy, run
 from adlm.samplers.categorical import Draw
-from adlm.samplers.generate import samplers_for, usual
+from adlm.samplers.choice import samplers_for, usual
 from adlm.samplers.random import RowRandom
 from tests.objectives.test_order import FORMS, Listed, config, timeless
 from tests.objectives.tiny import MASK, REAL, STATES, L, V

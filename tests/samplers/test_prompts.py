@@ -16,7 +16,8 @@ from adlm.data.vocab import byte_vocab
 from adlm.models.build import build_model
 from adlm.samplers import template
 from adlm.samplers.base import find_policy
-from adlm.samplers.generate import find_way, groups, samplers_for, write
+from adlm.samplers.choice import find_way, samplers_for
+from adlm.samplers.generate import groups, write
 from adlm.samplers.random import RowRandom
 from adlm.train.run import train
 from tests.conftest import make_config, small_corpus

@@ -12,7 +12,7 @@ import pytest
 
 from adlm import api, registry
 from adlm.objectives.likelihood import evaluator
-from adlm.samplers.generate import samplers_for
+from adlm.samplers.choice import samplers_for
 from tests.serve.conftest import model_of, running, served
 
 PROMPT = "the law of "

@@ -27,7 +27,7 @@ from adlm.nn.context import Context
 from adlm.objectives.likelihood import strata_variance
 from adlm.objectives.subs import log_probabilities
 from adlm.progress import Bar
-from adlm.samplers.generate import SamplingSettings
+from adlm.samplers.settings import SamplingSettings
 
 BOUND = "lower bound of log p given the number of tokens, Monte-Carlo"
 
