@@ -101,7 +101,7 @@ class AttackResult(Result):
             ]
             rows.append(row)
         said = [
-            "`make attack`; [Reliability](reliability.md) says what is done in each and what must "
+            "`make attack`; the page on reliability says what is done in each and what must "
             "hold. Mended: cases that did not hold at first, and do since."
         ]
         for kind, tally in self.kinds.items():
@@ -130,7 +130,7 @@ class Campaign:
         tally = self.read().kinds.get(kind)
         if tally is None or tally.seed != self.seed:
             tally = Tally(self.seed, asked)
-        tally = self.again(kind, case, replace(tally, asked=max(asked, tally.done)), until)
+        tally = self.again(kind, case, replace(tally, asked=max(asked, tally.asked)), until)
         for index in range(tally.done, asked):
             if time.monotonic() > until:
                 break

@@ -116,6 +116,8 @@ def measure(
     precision = devices.precision(settings.precision, device)
     judged = None if settings.judge == "none" else Judge(settings.judge, device)  # is it installed?
     view: Features | None = judged if settings.features == "judge" else Sentences(device)
+    if judged:
+        _ = judged.parts  # can it be loaded? Before anything is computed or written
     from_file = Path(place).is_file()
     ours, real, result = (read_texts if from_file else write_texts)(place, settings)
     texts = {OURS: ours} | ({REAL: real} if real else {})

@@ -161,14 +161,13 @@ def test_bad_samples_are_one_sentence(judge, tmp_path, capsys, content, says):
     assert says in capsys.readouterr().err
 
 
-def test_a_judge_that_is_not_there_loses_nothing(tmp_path, capsys):
+def test_a_judge_that_is_not_there_is_refused_before_anything_is_written(tmp_path, capsys):
     file = tmp_path / "s.jsonl"
     file.write_text('{"text": "a b c"}\n{"text": "c b a"}\n')
     (tmp_path / "empty").mkdir()
     assert main(["eval", "samples", str(file), "--judge", str(tmp_path / "empty")]) == 2
     assert "could not be loaded" in capsys.readouterr().err
-    kept = json.loads((tmp_path / "s.quality.json").read_text())
-    assert kept["rows"]["samples"]["texts"] == 2
+    assert not (tmp_path / "s.quality.json").exists()
 
 
 def test_a_judge_that_gives_no_number_is_named(judge, monkeypatch):
