@@ -144,7 +144,7 @@ def cpu_name() -> str:
 
 def free_memory(device: str = "auto") -> int | None:
     """Bytes that a training process may take on this machine, where that is known."""
-    where = pick(device)
+    where = pick() if device == "auto" else device
     if where.startswith("cuda"):
         return torch.cuda.get_device_properties(where).total_memory
     memory = memory_bytes()

@@ -118,11 +118,17 @@ def write_json(path: Path, values: Any) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write so that a reader sees the old file or the new one, never half of one."""
+    """Write so that a reader sees the old file or the new one, never half of one.
+
+    What is no file, as /dev/null or a pipe, is written to: a file in its place would end it.
+    """
     if path.is_dir():
         raise UserError(f"{path} is a folder: name a file in it")
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
+        if special(path):
+            path.write_text(text, encoding="utf-8")
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         with part.open("w", encoding="utf-8", newline="\n") as file:
             file.write(text)
@@ -135,10 +141,17 @@ def write_text(path: Path, text: str) -> None:
         raise UserError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
+def special(path: Path) -> bool:
+    """Is there something at the path that is neither a file nor a folder?"""
+    return path.exists() and not (path.is_file() or path.is_dir())
+
+
 def try_place(path: Path) -> None:
     """Raise UserError unless a file can be written there; nothing is left behind."""
     if path.is_dir():
         raise UserError(f"{path} is a folder: name a file in it")
+    if special(path):
+        return
     made = [folder for folder in path.parents if not folder.exists()]  # innermost first
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

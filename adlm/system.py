@@ -82,8 +82,11 @@ def peak_memory_mib() -> float | None:
 
 def _own_peak() -> float | None:
     """MiB by /proc, where there is one that tells."""
-    status = Path("/proc/self/status")
-    if sys.platform == "darwin" or not status.is_file():
+    if sys.platform == "darwin":
         return None
-    said = re.search(r"VmHWM:\s+(\d+) kB", status.read_text(encoding="utf-8"))
+    try:
+        status = Path("/proc/self/status").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    said = re.search(r"VmHWM:\s+(\d+) kB", status)
     return int(said[1]) / 2**10 if said else None

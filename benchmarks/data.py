@@ -70,7 +70,7 @@ def make_corpus(home: Path, size: int) -> None:
 def peak(pid: int) -> float:
     """Most memory that a process has had, in MiB; 0 where it is gone."""
     try:
-        status = Path(f"/proc/{pid}/status").read_text()
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     except OSError:
         return 0.0
     found = [line for line in status.splitlines() if line.startswith("VmHWM")]
@@ -81,7 +81,7 @@ def children(pid: int) -> list[int]:
     """The processes that a process has started, of all its threads."""
     found = Path(f"/proc/{pid}/task").glob("*/children")
     try:
-        return [int(word) for path in found for word in path.read_text().split()]
+        return [int(word) for path in found for word in path.read_text(encoding="utf-8").split()]
     except OSError:
         return []
 
@@ -89,7 +89,7 @@ def children(pid: int) -> list[int]:
 def cpu_seconds(pid: int) -> float:
     """CPU time that a process has had; 0 where it is gone."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except OSError:
         return 0.0
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -99,7 +99,7 @@ def tokenise(corpus: Path, home: Path, given: argparse.Namespace, kill_at: float
     """Tokenise in processes of their own; kill them when a share `kill_at` of the text is done."""
     words = [sys.executable, "-c", TOKENISE, str(corpus), given.tokenizer, str(given.workers)]
     process = subprocess.Popen(
-        words, stdout=subprocess.PIPE, text=True, env={**os.environ, "ADLM_CACHE": str(home)}
+        words, stdout=subprocess.PIPE, encoding="utf-8", env={**os.environ, "ADLM_CACHE": str(home)}
     )
     began, most, workers, spent = time.monotonic(), 0.0, {}, {}
     while process.poll() is None:
@@ -123,7 +123,7 @@ def finished(home: Path) -> int:
     """Bytes of text whose parts are on the disk."""
     for draft in home.glob("tokens/*.part/draft.json"):
         try:
-            return json.loads(draft.read_text())["bytes"]
+            return json.loads(draft.read_text(encoding="utf-8"))["bytes"]
         except (OSError, ValueError):
             break
     return 0

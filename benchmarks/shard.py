@@ -180,7 +180,10 @@ def killed(steps: int, home: Path) -> float:
         time.sleep(0.02)
         assert process.poll() is None
     listed = subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, text=True, check=True
+        ["ps", "-o", "pid=", "--ppid", str(process.pid)],
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
     )
     os.kill(int(listed.stdout.split()[2]), signal.SIGKILL)
     assert process.wait() == 0
@@ -205,7 +208,9 @@ def measure(steps: int, home: Path) -> dict[str, Any]:
     for n in (2, 1):
         run(n, "train", {f"{m}-4-to-{n}": to_dict(whole[m]) for m in ("grad", "full")}, home)
     names = [(n, m) for n in (1, 2, 4) for m in MODES]
-    memory = {n: json.loads((home / f"memory-{n}.json").read_text()) for n in (1, 2, 4)}
+    memory = {
+        n: json.loads((home / f"memory-{n}.json").read_text(encoding="utf-8")) for n in (1, 2, 4)
+    }
     return {
         "steps": steps,
         "cases": [

@@ -74,10 +74,13 @@ def test_the_device_of_these_tests_has_no_fp64(apple):
 
 
 KERNELS = {"udlm": "uniform", "sedd": "mask"}  # the baselines whose samplers are their own
+OBJECTIVES = ["adlm", "order", *KERNELS]
 
 
 def anchored(corpus: Path, objective: str, device: str) -> Any:
     config = make_config(corpus, objective, steps=2, device=device)
+    if objective == "order":
+        return replace(config, process=replace(config.process, order=1.0))
     if objective in KERNELS:
         noise = ProcessConfig(
             kernel=KERNELS[objective], masking="bernoulli", conditioned=True, eps=1e-3
@@ -97,7 +100,7 @@ def runs(tmp_path_factory) -> dict[str, Path]:
     corpus = small_corpus(home)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ADLM_CACHE", str(home / "cache"))
-        both = [(name, device) for name in ("adlm", *KERNELS) for device in ("cpu", "mps")]
+        both = [(name, device) for name in OBJECTIVES for device in ("cpu", "mps")]
         for name, device in (("ar", "cpu"), *both):
             with pretending() if device == "mps" else nullcontext():
                 made = train(anchored(corpus, name, device), home / f"{name} {device}")
@@ -105,7 +108,7 @@ def runs(tmp_path_factory) -> dict[str, Path]:
     return {run.name: run for run in home.glob("* *")}
 
 
-@pytest.mark.parametrize("objective", ["adlm", *KERNELS])
+@pytest.mark.parametrize("objective", OBJECTIVES)
 def test_training_does_without_fp64(runs, objective):
     logs = [read(runs[f"{objective} {device}"] / "metrics.jsonl") for device in ("cpu", "mps")]
     for cpu, gpu in zip(*logs, strict=True):
@@ -117,6 +120,7 @@ def test_training_does_without_fp64(runs, objective):
 @pytest.mark.parametrize("name", registry.names("sampler"))
 def test_every_sampler_does_without_fp64(runs, name):
     own = {"posterior": "udlm", "self-correct": "udlm", "analytic": "sedd", "euler": "sedd"}
+    own |= {"order-ancestral": "order", "order-hitting": "order"}
     run = runs[f"{own.get(name, 'adlm')} cpu"]
     how = {"n": 1, "steps": 2, "seed": 1, "length": 4, "sampler": name}
     how |= {} if name in own else {"nucleus": 0.9}

@@ -7,11 +7,12 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from adlm import system
+from adlm import results, system
 from adlm.errors import UserError
 from adlm.eval.sandbox import Limits, probe
 from adlm.train.signals import StopFlag
@@ -24,7 +25,8 @@ WITHOUT = """
 import importlib, os, pkgutil, shutil, signal, sys
 from importlib.util import find_spec
 
-for name in ("torch", "filelock", "rich.console", "lm_eval", "matplotlib.pyplot"):
+THEIRS = ("torch", "torch.distributed.fsdp", "torch.distributed.checkpoint", "filelock")
+for name in (*THEIRS, "rich.console", "lm_eval", "matplotlib.pyplot"):
     if find_spec(name.split(".")[0]):
         importlib.import_module(name)
 for name in ("SIGHUP", "SIGKILL", "SIGXCPU", "SIGUSR1", "SIGALRM", "SIGPIPE", "SIGQUIT"):
@@ -166,3 +168,16 @@ def test_text_is_read_and_written_as_utf8_everywhere():
     assert len(files) > 100
     bad = {f.name: texts_without_encoding(f.read_text(encoding="utf-8")) for f in files}
     assert not {name: lines for name, lines in bad.items() if lines}
+
+
+def test_what_is_no_file_is_written_to_and_stays(tmp_path):
+    """As /dev/null: a result that is written whole, by renaming, would take its place."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    results.try_place(pipe)
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(pipe.read_text, "utf-8")
+        results.write_text(pipe, "figures\n")
+        assert read.result(timeout=10) == "figures\n"
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]

@@ -138,8 +138,8 @@ def largest_micro(
 
     Example:
         >>> from adlm.recipes import recipe
-        >>> largest_micro(recipe("laptop-mdlm"), 1024, world=1, limit=1 << 28)
-        16
+        >>> largest_micro(recipe("laptop-mdlm"), 1024, world=1, limit=1 << 25)
+        8
     """
     rows = -(-config.train.batch // world)
     for micro in (rows // pieces for pieces in range(1, rows + 1) if rows % pieces == 0):

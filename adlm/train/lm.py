@@ -64,8 +64,8 @@ class LanguageModelling(Workload):
         self.order = Order(len(self.rows), texts, cfg.seed)
         self.ahead: Ahead[Portion] | None = None
         if world_size() == 1:  # several may share the weights, or have a machine each
-            needed: float = rough_memory(config, self.vocab.size)
-            if needed > (devices.free_memory(device) or 0) / 4:  # worth a second of exactness
+            needed, free = rough_memory(config, self.vocab.size), devices.free_memory(device) or 0
+            if free / 4 < needed < 4 * free:  # where exactness is worth a pass over fake tensors
                 needed = step_memory(config, self.vocab.size)
             less = "a smaller --train.micro, --size or --data.length; adlm plan tells more"
             devices.check_memory(needed, "a step of this training", less, device)

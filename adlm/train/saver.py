@@ -35,7 +35,7 @@ from adlm.train.workload import RunState, Workload
 from adlm.world import World
 
 
-class Parts(HuggingFaceStorageWriter):
+class ShardWriter(HuggingFaceStorageWriter):
     """Writes a process's shards; when all have, the first process calls `seal`."""
 
     def __init__(self, folder: Path, seal: Callable[[], None]):
@@ -109,7 +109,7 @@ class Saver:
 
         made = dcp.async_save(
             tensors | checkpoint.named_counts(workload.counts),
-            storage_writer=Parts(work, seal),
+            storage_writer=ShardWriter(work, seal),
             process_group=self.group,
         )
         assert isinstance(made, Future)

@@ -265,8 +265,8 @@ def test_a_corpus_of_one_line_is_told_what_it_lacks(tmp_path):
 @pytest.mark.parametrize(
     ("model", "says"),
     [
-        (models.BPE(), "the tokenizer finds no token in the 32 document"),
-        (models.WordLevel({}), "the tokenizer cannot encode this text: .*UNK"),
+        (models.BPE({"☃": 0}, []), "the tokenizer finds no token in the 32 document"),
+        (models.WordLevel({"☃": 0}), "the tokenizer cannot encode this text: .*UNK"),
     ],
 )
 @pytest.mark.parametrize("few", [32, 1])  # by threads, by processes

@@ -69,7 +69,7 @@ def test_everything_in_the_api_page_is_documented():
 
 def test_the_api_page_shows_signature_defaults_and_comments():
     page = api_page.page()
-    assert "from adlm import load\n\nload(path: str | Path" in page
+    assert "from adlm import load\n\nload(\n    path: str | Path | None = None,\n" in page
     assert "| `n` | `1` | How many. |" in page
     assert "| `z` | `Tensor` | (B, L) tokens, the mask where nothing is written yet |" in page
     assert ">>> list(clock(2))" in page
@@ -175,6 +175,6 @@ def test_the_results_begin_with_a_summary_and_every_section_says_its_age():
 
 def test_the_pages_stand_in_their_order():
     nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("nav:")[1]
-    guides = ["data", "sampling", "serve", "evaluation", "weights", "reasoning", "extend"]
-    wanted = ["index", "tutorial", "theory", "reading", *guides, "cli", "api", "results"]
+    guides = ["data", "sampling", "serve", "evaluation", "scale", "weights", "reasoning"]
+    wanted = ["index", "tutorial", "theory", "reading", *guides, "extend", "cli", "api", "results"]
     assert re.findall(r"(\w+)\.md", nav)[: len(wanted)] == wanted

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adlm import errors
+from adlm import errors, visible
 from adlm.cli import main
 from adlm.data.vocab import byte_vocab
 from adlm.eval import humaneval, sandbox, walls
@@ -246,7 +246,7 @@ def test_a_program_cannot_dress_up_as_root(full):
 def test_walls_that_cannot_be_had_are_not_left_out(full):
     """Inside the walls no further ones are permitted: there the program must not run at all."""
     inner = "import os, sys\nos.makedirs('adlm/eval')\n"
-    for module in (sandbox, walls, errors):
+    for module in (sandbox, walls, errors, visible):
         place = "adlm/" + module.__file__.split("/adlm/")[-1]
         inner += f"open({place!r}, 'w').write({Path(module.__file__).read_text()!r})\n"
     inner += (

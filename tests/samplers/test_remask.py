@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from adlm.process.schedule import make_schedule
-from adlm.samplers.base import Canvas, Policy, make_policy, run
+from adlm.samplers.base import Canvas, Policy, clock, make_policy, run
 from adlm.theory.enumerate import MASK, TabularPair, distribution
 from tests.samplers.tables import (
     LIMITS,
@@ -42,7 +42,7 @@ def test_every_remasking_rule_keeps_the_marginal_of_its_schedule(sampler, schedu
 def test_the_number_of_masks_in_a_real_run_is_binomial_at_every_step(sampler):
     length, rows, steps = 3, 4000, 8
     policy = make_policy(sampler, make_schedule("log-linear"))
-    alphas = [policy.alphas(t, s)[1] for t, s in policy.times(None, steps)]
+    alphas = [policy.alphas(t, s)[1] for t, s in clock(steps)]
 
     def look(number: int, made: Canvas) -> None:
         if 0 < number < steps:

@@ -31,7 +31,8 @@ LENGTH = 64
 def config_of(objective: str) -> Config:
     """The laptop recipe's process, on a network that passes in a millisecond."""
     base = objective.removeprefix("adlm-")
-    wanted = recipe({"adlm": "laptop-mdlm", "a2r": "laptop-ar"}.get(base, f"laptop-{base}"))
+    others = {"adlm": "laptop-mdlm", "a2r": "laptop-ar", "order": "laptop-mdlm"}
+    wanted = recipe(others.get(base, f"laptop-{base}"))
     made = make_config("none", objective)
     front = int(objective.startswith("adlm") or objective == "a2r")
     model = replace(made.model, anchor_blocks=front, time=8 if wanted.process.conditioned else 0)

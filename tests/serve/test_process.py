@@ -17,6 +17,7 @@ from dataclasses import replace
 import pytest
 
 from adlm.cli import main
+from adlm.models import shipped
 from adlm.train.run import train
 from tests.conftest import make_config, small_corpus
 
@@ -81,6 +82,7 @@ def test_what_cannot_be_served_is_one_sentence(run, capsys, words, sentence):
     assert sentence in capsys.readouterr().err
 
 
-def test_no_run_is_one_sentence(capsys):
+def test_no_run_is_one_sentence(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(shipped, "HOME", tmp_path)  # a copy without the small models
     assert main(["serve"]) == 2
-    assert "runs is missing" in capsys.readouterr().err
+    assert "name a checkpoint or run" in capsys.readouterr().err

@@ -50,7 +50,7 @@ def assert_same_run(a: Path, b: Path) -> None:
 def assert_runs_agree(a: Path, b: Path) -> None:
     """Two runs differ by rounding only; AdamW's, as Muon multiplies in bf16 and widens it."""
     for left, right in zip(metrics(a), metrics(b), strict=True):
-        assert left == pytest.approx(right, rel=1e-5)
+        assert left == pytest.approx(right, rel=1e-5, abs=1e-7)  # fp32 nats have no more digits
 
 
 @pytest.mark.parametrize("objective", ["ar", "mdlm", "adlm", "a2r"])

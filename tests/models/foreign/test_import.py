@@ -170,7 +170,10 @@ BIAS = "backbone.blocks.0.mlp.2.bias"
 BAD = {
     "pickled weights only": (pickled, r"no model\.safetensors; pytorch_model\.bin is pickled"),
     "truncated": (cut, "not a safetensors file, or is truncated"),
-    "no config": (lambda h: (h / "config.json").unlink(), "config.json is missing"),
+    "no config": (
+        lambda h: (h / "config.json").unlink(),
+        "config.json cannot be read: No such file",
+    ),
     "config is a list": (lambda h: (h / "config.json").write_text("[]"), "must hold an object"),
     "another kind": (lambda h: change_config(h, model_type="llama"), "of no format.*llama"),
     "an extra tensor": (
@@ -191,7 +194,7 @@ BAD = {
     "no tokenizer": (lambda h: (h / "tokenizer.json").unlink(), "has no tokenizer.json"),
     "a damaged tokenizer": (
         lambda h: (h / "tokenizer.json").write_text("{"),
-        "tokenizer.json is not a tokenizer.json",
+        "tokenizer.json is damaged: it is not JSON",
     ),
     "another tokenizer": (
         lambda h: Tokenizer(models.WordLevel({"a": 0}, unk_token="a")).save(
