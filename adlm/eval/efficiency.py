@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from adlm.config import Config, check, to_dict
+from adlm.config import Config, check, from_dict, to_dict
 from adlm.data.corpus import open_rows
 from adlm.errors import UserError
 from adlm.eval.base import Computing
@@ -139,7 +139,19 @@ class EfficiencyResult(Result):
         few = min((c.texts for c in self.cases if c.mauve is not None), default=ENOUGH)
         note = f"MAUVE of {few} texts a case is coarse: its authors ask for {ENOUGH}."
         notes = [note] if few < ENOUGH else []
-        return Section("What generation costs", *self.table(), notes, plots=plots)
+        return Section("What generation costs", *self.table(), notes + self.budgets(), plots=plots)
+
+    def budgets(self) -> list[str]:
+        """Say for how many tokens each model was to be trained, where they differ."""
+        configs = {Path(run).name: from_dict(values) for run, values in self.configs.items()}
+        tokens = {n: c.train.steps * c.train.batch * c.data.length for n, c in configs.items()}
+        if len(set(tokens.values())) < 2:
+            return []
+        each = ", ".join(f"{name} {count / 1e6:.1f} M" for name, count in tokens.items())
+        return [
+            f"The models were planned for different numbers of training tokens ({each}): compare "
+            "the settings of one model, not models."
+        ]
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return the cases, a row each."""
