@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -17,7 +19,7 @@ from adlm.types import Noise
 SCHEDULES = ["log-linear", "cosine", "polynomial", "polynomial:0.7"]
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", [*SCHEDULES, "geometric"])
 def test_schedule_is_consistent(name):
     schedule = make_schedule(name)
     t = torch.linspace(0.02, 0.98, 49, dtype=torch.float64, requires_grad=True)
@@ -30,7 +32,8 @@ def test_schedule_is_consistent(name):
     assert torch.allclose(schedule.weight(t), -slope / (1 - alpha))
     assert torch.allclose(schedule.t_of_alpha(alpha), t)
     ends = schedule.alpha(torch.tensor([0.0, 1.0], dtype=torch.float64))
-    assert torch.allclose(ends, torch.tensor([1.0, 0.0], dtype=torch.float64), atol=1e-12)
+    last = math.exp(-20) if name == "geometric" else 0.0
+    assert torch.allclose(ends, torch.tensor([1.0, last], dtype=torch.float64), atol=1e-12)
 
 
 @pytest.mark.parametrize(
