@@ -10,6 +10,7 @@ import contextlib
 import os
 import subprocess
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -118,27 +119,43 @@ def write_json(path: Path, values: Any) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write so that a reader sees the old file or the new one, never half of one.
+    """Write so that a reader sees the old file or the new one, never half of one."""
+    write_texts({path: text})
+
+
+def write_texts(texts: Mapping[Path, str]) -> None:
+    """Write several files, each whole, and none of them unless all can be.
 
     What is no file, as /dev/null or a pipe, is written to: a file in its place would end it.
     """
-    if path.is_dir():
-        raise UserError(f"{path} is a folder: name a file in it")
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    parts: dict[Path, Path] = {}
+    path = Path()
     try:
-        if special(path):
-            path.write_text(text, encoding="utf-8")
-            return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+        for path in texts:
+            if path.is_dir():
+                raise UserError(f"{path} is a folder: name a file in it")
+            if not special(path):
+                parts[path] = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+                write_part(parts[path], texts[path])
+        for path in texts.keys() - parts.keys():
+            path.write_text(texts[path], encoding="utf-8")
+        for path, part in parts.items():
+            part.replace(path)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
         raise UserError(f"{path} cannot be written: {error.strerror or error}") from None
+    finally:
+        for part in parts.values():
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)
+
+
+def write_part(part: Path, text: str) -> None:
+    """Write a file that is to be renamed, down to the disk."""
+    part.parent.mkdir(parents=True, exist_ok=True)
+    with part.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def special(path: Path) -> bool:

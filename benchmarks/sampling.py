@@ -15,12 +15,17 @@ What keeps something between steps (BD3-LM's exact cache, the dual cache, anchor
 run step after step, in full but for ADLM: of its steps, which all cost the same, the first 32 are
 timed (`--steps`), and the note says so. Random weights are never sure, so four tokens a pass stand
 for a threshold: that is assumed. As in `adlm sample`, weights are rounded to bf16 once a run.
+
+Beside AR and BD3-LM stand the matrix products of their passes alone, on the same weights: no code
+that makes these passes by the same products can take less, so their ratio is what this processor
+allows.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from adlm import device as devices
@@ -190,6 +196,37 @@ def in_turn(
     return {**made, "positions": float(canvas.passed.double().mean()) * scale}
 
 
+@torch.no_grad()
+def products(model: Denoiser, precision: str, passes: list[tuple[int, int, int]]) -> dict:
+    """Time the products of a run alone; passes: (times, positions of the trunk, of the head)."""
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    layers = [m for m in model.trunk.modules() if isinstance(m, torch.nn.Linear)]
+    weights, head = [m.weight.to(dtype) for m in layers], model.head.weight.to(dtype)
+    seconds = 0.0
+    for times, positions, asked in passes:
+        of_trunk = {w.shape[1]: torch.randn(positions, w.shape[1]).to(dtype) for w in weights}
+        of_head = torch.randn(asked, WIDTH).to(dtype)
+        lapses = []
+        for _ in range(6):  # the first is the warm-up
+            began = time.perf_counter()
+            for weight in weights:
+                F.linear(of_trunk[weight.shape[1]], weight)
+            F.linear(of_head, head)
+            lapses.append(time.perf_counter() - began)
+        seconds += times * statistics.median(lapses[1:])
+    return row(seconds, sum(times for times, *_ in passes), "matrix products alone")
+
+
+def floors(precision: str, tell: Callable[[str, dict], None]) -> None:
+    """Time what AR's and BD3-LM's passes cannot do without."""
+    model, tokens, blocks = model_of("bd3lm"), BATCH * BLOCK, LENGTH // BLOCK
+    tell("AR, products", products(model, precision, [(LENGTH, BATCH, BATCH)]))
+    store = (blocks - 1, tokens, 0)  # a finished block is remembered
+    for each in (4, 1):  # of a block with n masks, n positions go through the head
+        left = [(blocks, tokens, BATCH * n) for n in range(BLOCK, 0, -each)]
+        tell(f"BD3-LM, {each} a pass, products", products(model, precision, [*left, store]))
+
+
 def fast(precision: str, most: int, tell: Callable[[str, dict], None]) -> None:
     """Time what is to be as fast as AR."""
     schedule = make_schedule("log-linear")
@@ -215,6 +252,9 @@ def compared(found: dict[str, dict]) -> dict[str, float]:
         "dual cache, 4 a pass / ancestral": ("dual cache, 4 a pass", "ancestral"),
         "ADLM, anchors every 4 / every 1": ("ADLM, anchors every 4", "ADLM, anchors every 1"),
     }
+    for each in (4, 1):
+        name = f"BD3-LM, {each} a pass"
+        pairs[f"{name} / AR, products alone"] = (f"{name}, products", "AR, products")
     speed = {name: made["tokens_per_s"] for name, made in found.items()}
     return {name: speed[a] / speed[b] for name, (a, b) in pairs.items()}
 
@@ -244,11 +284,12 @@ def main() -> None:
     def tell(name: str, made: dict) -> None:
         found[name] = made
         print(
-            f"{name:<22}{made['seconds']:8.1f} s {made['tokens_per_s']:8.1f} tokens/s "
+            f"{name:<28}{made['seconds']:8.1f} s {made['tokens_per_s']:8.1f} tokens/s "
             f"{made['nfe']:7.1f} passes a row {made['ms_per_pass']:8.1f} ms a pass  {made['note']}",
             flush=True,
         )
 
+    floors(given.precision, tell)
     tell("AR, KV cache", ours(model_of("ar"), "causal", given.precision, 1))
     mdlm = model_of("mdlm")
     for name in ("ancestral", "remdm-loop"):

@@ -7,8 +7,8 @@ from adlm.config import check
 from adlm.models import shipped
 from adlm.samplers import template
 from adlm.samplers.settings import SamplingSettings
+from adlm.viz.html import write_replay
 from adlm.viz.terminal import play
-from adlm.viz.texts import save_trace
 
 
 def watch(
@@ -44,4 +44,5 @@ def watch(
     play(seen, speed)
     print(made.cost())
     if trace:
-        save_trace(seen, trace)
+        write_replay(seen, trace)
+        print(f"replay: {trace}")

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from adlm.api import Model
-from adlm.results import write_text
+from adlm.results import write_text, write_texts
 from adlm.samplers.generate import Samples
 from adlm.samplers.settings import SamplingSettings
-from adlm.samplers.trace import Trace
 from adlm.values import to_text
-from adlm.viz.html import write_replay
+from adlm.viz.html import replay
 from adlm.world import World
 
 
@@ -49,10 +48,12 @@ class Outputs:
         for number, text in enumerate(made.texts):
             print(f"--- {number}\n{text}")
         print(f"--- {made.cost()}")
-        if self.json_out:
-            save_json(made, Path(self.json_out))
+        files = {Path(self.json_out): json_lines(made)} if self.json_out else {}
         if self.trace and seen is not None:
-            save_trace(seen, self.trace)
+            files[Path(self.trace)] = replay(seen)
+        write_texts(files)
+        if self.trace:
+            print(f"replay: {self.trace}")
 
     def answer(
         self,
@@ -75,19 +76,13 @@ class Outputs:
             told.append({"prompt": prompts[at], "answer": answer, "text": text, "row": row})
         print(f"--- {made.cost()}")
         if self.json_out:
-            save_json(made, Path(self.json_out), told)
+            write_text(Path(self.json_out), json_lines(made, told))
 
 
-def save_json(made: Samples, out: Path, told: Sequence[dict[str, Any]] | None = None) -> None:
-    """Write one line for each text: what is told of it, its tokens and how it was written."""
+def json_lines(made: Samples, told: Sequence[dict[str, Any]] | None = None) -> str:
+    """One line for each text: what is told of it, its tokens and how it was written."""
     told = told or [{"text": text} for text in made.texts]
     rows = zip(told, made.ids, made.nfe.tolist(), strict=True)
     same = {"sampler": made.sampler, "seed": made.seed}
     lines = [to_text({**t, "tokens": k, "nfe": c, **same}) for t, k, c in rows]
-    write_text(out, "\n".join(lines) + "\n")
-
-
-def save_trace(seen: Trace, out: str) -> None:
-    """Write the page that replays a trace, and say where."""
-    write_replay(seen, out)
-    print(f"replay: {out}")
+    return "\n".join(lines) + "\n"

@@ -96,3 +96,18 @@ def test_figures_are_printed_when_the_file_cannot_be_written(
     assert ("PPL ≤" in shown.out) if name == "likelihood" else ("| real texts |" in shown.out)
     assert "No space left on device" in shown.err
     assert "written to" not in shown.out
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
+def test_of_several_files_all_are_written_or_none(tmp_path):
+    first, second = tmp_path / "a" / "first", tmp_path / "second"
+    second.write_text("before", encoding="utf-8")
+    with pytest.raises(UserError, match="/dev/full cannot be written"):
+        results.write_texts({first: "one", second: "two", Path("/dev/full"): "three"})
+    with pytest.raises(UserError, match="is a folder"):
+        results.write_texts({first: "one", second: "two", tmp_path: "three"})
+    assert not first.exists()
+    assert second.read_text(encoding="utf-8") == "before"
+    results.write_texts({first: "one", second: "two"})
+    assert [p.read_text(encoding="utf-8") for p in (first, second)] == ["one", "two"]
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["a", "first", "second"]
