@@ -28,7 +28,10 @@ from tests.conftest import make_config, small_corpus
 
 ROOT = Path(__file__).parents[2]
 # the README's commands with everything that costs minutes made small
-SMALL = "--train.steps 2 --train.batch 4 --train.eval_rows 4 --model.width 16 --model.heads 2"
+SMALL = (
+    "--train.steps 2 --train.batch 4 --train.eval_rows 4 --model.width 16 --model.heads 2 "
+    "--data.length 32"
+)
 
 
 CHEAP = {

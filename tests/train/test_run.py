@@ -90,7 +90,7 @@ def start(config: Config, run: Path, *more: str) -> subprocess.Popen:
 
 
 def test_killed_at_random_moments_it_still_ends_at_the_same_bits(text_file, tmp_path):
-    config = make_config(text_file, steps=300, eval_every=50, save_every=2, log_every=3)
+    config = make_config(text_file, steps=160, eval_every=50, save_every=2, log_every=3)
     process = start(config, tmp_path / "whole")
     process.communicate()
     assert process.returncode == 0
