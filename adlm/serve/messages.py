@@ -31,6 +31,9 @@ class Manner(Struct, forbid_unknown_fields=True, kw_only=True):
         cache: What is kept between steps of a model of whole rows: none (exact), prefix, dual or
             delayed.
         cache_every: Steps after which everything is renewed; 1 is exact.
+        anchor_every: Steps between two passes of an anchor network; 1 is exact.
+        goal: exact (the model's own distribution), best or fast: the last two choose the sampler,
+            and fast chooses cache and anchor_every too.
     """
 
     model: str | None = None
@@ -44,6 +47,8 @@ class Manner(Struct, forbid_unknown_fields=True, kw_only=True):
     policy: dict[str, Option] | None = None
     cache: Literal["none", "prefix", "dual", "delayed"] | None = "none"
     cache_every: Count | None = 16
+    anchor_every: Count | None = 1
+    goal: Literal["exact", "best", "fast"] | None = "exact"
 
 
 class CompletionRequest(Manner, kw_only=True):

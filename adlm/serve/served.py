@@ -6,7 +6,7 @@ import inspect
 import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from adlm.samplers.base import find_policy, make_policy
 from adlm.samplers.cache import CacheSettings
 from adlm.samplers.categorical import Draw
 from adlm.samplers.choice import check_memory, in_blocks, samplers_for, usual
+from adlm.samplers.goals import toward
 from adlm.samplers.settings import SamplingSettings
 from adlm.serve.limits import ServeLimits, refuse_unless
 from adlm.serve.messages import Manner, Option
@@ -66,8 +67,18 @@ class Served:
     def settings(self, how: Manner) -> SamplingSettings:
         """Return the settings that a request asks for; seed and n are left to its rows."""
         config = self.model.config
-        known, sampler = samplers_for(config), how.sampler or usual(config)
-        policy = dict(how.policy or {})
+        known, policy = samplers_for(config), dict(how.policy or {})
+        cache = CacheSettings(how.cache or "none", how.cache_every or 16)
+        asked = SamplingSettings(
+            goal=how.goal or "exact",
+            sampler=how.sampler,
+            steps=how.steps,
+            policy=policy,
+            cache=cache,
+            anchor_every=how.anchor_every or 1,
+        )
+        asked = toward(asked, config, known, not in_blocks(config))
+        sampler = asked.sampler or usual(config)
         for name in (sampler, policy.get("inner", sampler)):  # never code from outside
             sentence = f"{self.id} has no sampler '{str(name)[:40]}'; it has {', '.join(known)}"
             refuse_unless(name in known, sentence, "sampler")
@@ -81,10 +92,7 @@ class Served:
         else:
             make_policy(sampler, make_schedule(config.process.schedule), policy)
         draw = Draw(temperature, how.top_k or 0, how.top_p or 1.0)
-        cache = CacheSettings(how.cache or "none", how.cache_every or 16)
-        settings = SamplingSettings(
-            sampler=sampler, steps=how.steps, policy=policy, draw=draw, cache=cache
-        )
+        settings = replace(asked, goal="exact", sampler=sampler, draw=draw)  # all is chosen now
         check_memory(settings, config)
         return settings
 

@@ -135,7 +135,8 @@ class WriteWork(Work):
         if self.ragged:
             where = self.template.shape[1].bit_length()
         options = tuple(sorted(how.policy.items()))
-        return self.served.id, how.sampler, how.steps, options, how.draw, how.cache, where
+        kept = (how.cache, how.anchor_every)
+        return self.served.id, how.sampler, how.steps, options, how.draw, kept, where
 
     @property
     def last(self) -> int:

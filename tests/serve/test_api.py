@@ -147,6 +147,13 @@ def test_a_cache_writes_what_the_python_interface_writes(server, cache):
     assert server.get("/infill", body)["texts"] == right
 
 
+@pytest.mark.parametrize("how", [{"goal": "fast"}, {"goal": "best"}, {"anchor_every": 3}])
+def test_a_goal_writes_what_the_python_interface_writes(server, how):
+    body = {"model": "adlm", "text": "the [MASK:20] law", "seed": 3, **how}
+    right = model_of("adlm").infill(body["text"], seed=3, **how)
+    assert server.get("/infill", body)["texts"] == right
+
+
 def test_the_openai_client_reads_every_answer(server):
     openai = pytest.importorskip("openai")
     client = openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0)

@@ -73,6 +73,8 @@ def test_beyond_loopback_a_token_is_needed():
         ("/infill", {"text": "[MASK]", "temperature": 1e-9}, "temperature must be 0, or from"),
         ("/infill", {"text": "[MASK]", "cache": "all"}, "cache: invalid enum value"),
         ("/infill", {"text": "[MASK]", "cache": "dual", "model": "ar"}, "for models of whole rows"),
+        ("/infill", {"text": "[MASK]", "goal": "fast", "sampler": "confidence"}, "leave out"),
+        ("/infill", {"text": "[MASK]", "anchor_every": 2, "model": "mdlm"}, "anchored diffusion"),
         ("/v1/completions", {"prompt": []}, "at least one"),
         ("/v1/completions", {"max_tokens": 0}, "max_tokens: expected int >= 1"),
         ("/v1/completions", {"max_tokens": 10**6}, "max_tokens must be at most 2048"),
