@@ -116,7 +116,12 @@ def case(index: int, seed: int, home: Path) -> Outcome:
 
 
 def asks_for_much(words: list[str]) -> bool:
-    """May it rightly take long? A huge amount was asked for; then it must end when told to."""
+    """May it rightly take long? Then it must end when told to.
+
+    A huge amount was asked for, or a study itself instead of a look at it.
+    """
+    if words[:1] == ["study"] and "--peek" not in words:
+        return True
     pairs = zip(words, [*words[1:], ""], strict=True)
     return any(v in HUGE and k.split(".")[-1].lstrip("-") in AMOUNTS for k, v in pairs)
 

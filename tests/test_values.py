@@ -1,7 +1,10 @@
 """What comes from outside is converted to its type, or refused in a sentence that names it."""
 
+from pathlib import Path
+
 import pytest
 
+from adlm import values
 from adlm.config import Config, DataConfig, from_dict, to_dict
 from adlm.data.corpus import open_vocab
 from adlm.errors import UserError
@@ -113,3 +116,10 @@ def test_a_tokenizer_size_is_a_plain_number(size):
 def test_a_number_in_a_name_is_finite(power):
     with pytest.raises(UserError, match="must be a name, or polynomial:POWER"):
         make_schedule(f"polynomial:{power}")
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="this system has no endless file")
+def test_an_endless_file_is_not_read_to_its_end(monkeypatch):
+    monkeypatch.setattr(values, "LARGEST", 1000)
+    with pytest.raises(UserError, match="more than 1,000 bytes"):
+        values.read_plain(Path("/dev/zero"))

@@ -17,7 +17,7 @@ def eval_efficiency(
     """What inference costs, and the quality reached at each cost.
 
     Seconds a text, tokens/s, network passes, FLOPs and peak memory of each checkpoint over a grid;
-    generative perplexity and entropy of what was written; a Pareto plot.
+    generative perplexity, entropy and MAUVE of what was written, drawn against tokens/s.
 
     Args:
         runs: Checkpoints or runs.

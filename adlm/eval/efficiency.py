@@ -33,7 +33,9 @@ from adlm.viz.page import Section
 from adlm.viz.plots import Line, curves, png
 from adlm.viz.table import markdown_table, mib, number
 
-AXES = ("tokens a second", "generative PPL")
+SPEED = "tokens a second"
+PANELS = {"generative PPL": "generative_ppl", "entropy of a text": "entropy", "MAUVE": "mauve"}
+LOGARITHMIC = ("generative PPL",)
 SEEDS = 2  # of MAUVE's k-means
 SURE = ("confidence", "anchor-first")  # samplers with a threshold
 
@@ -120,6 +122,14 @@ class EfficiencySettings(Computing):
                 yield cache, self.cache_every, threshold, every
 
 
+@dataclass(frozen=True)
+class RealTexts:
+    """As many real texts of the test split, in a judge's eyes."""
+
+    generative_ppl: float
+    entropy: float
+
+
 @register("result", "eval efficiency")
 @dataclass(frozen=True, kw_only=True)
 class EfficiencyResult(Result):
@@ -129,13 +139,14 @@ class EfficiencyResult(Result):
     checkpoints: dict[str, str]  # run -> hash
     configs: dict[str, dict[str, object]] = field(default_factory=dict)
     judge: str | None = None
+    real: RealTexts | None = None  # of the first run's data
     cases: list[CaseCost] = field(default_factory=list)
 
     def section(self, name: str) -> Section:
         plots = []
-        if all(c.generative_ppl is not None for c in self.cases):
-            picture = png({"quality against cost": self.lines(Path)}, *AXES, True, True)
-            plots = [("lower and further right is better; exact settings have a ring", picture)]
+        if panels := self.panels(Path):
+            said = "exact settings have a ring; a dashed line is what real texts have"
+            plots = [(said, png(panels, SPEED, "", log_x=True, log_y=LOGARITHMIC))]
         few = min((c.texts for c in self.cases if c.mauve is not None), default=ENOUGH)
         note = f"MAUVE of {few} texts a case is coarse: its authors ask for {ENOUGH}."
         notes = [note] if few < ENOUGH else []
@@ -181,22 +192,35 @@ class EfficiencyResult(Result):
     def text(self) -> str:
         return markdown_table(*self.table())
 
-    def lines(self, short: Callable[[str], Path] | None = None) -> list[Line]:
-        """Generative perplexity against tokens a second, the points of each checkpoint."""
+    def panels(self, short: Callable[[str], Path] | None = None) -> dict[str, list[Line]]:
+        """What a judge found in all cases, each figure against tokens a second."""
+        if self.judge is None:
+            return {}
+        return {
+            title: self.lines(name, short)
+            for title, name in PANELS.items()
+            if self.cases and all(getattr(c, name) is not None for c in self.cases)
+        }
+
+    def lines(self, name: str, short: Callable[[str], Path] | None = None) -> list[Line]:
+        """One figure against tokens a second, the points of each checkpoint; then real texts."""
         lines = []
         for run in self.checkpoints:
             mine = [c for c in self.cases if c.checkpoint == run]
-            x, y = ([c.tokens_per_s for c in mine], [c.generative_ppl or 0.0 for c in mine])
+            if not mine:
+                continue
             label = short(run).name if short else f"{mine[0].objective}: {run}"
+            x, y = ([c.tokens_per_s for c in mine], [getattr(c, name) for c in mine])
             lines.append(Line(label, x, y, ringed=[c.exact for c in mine]))
+        if self.real is not None and hasattr(self.real, name):
+            speeds = [c.tokens_per_s for c in self.cases]
+            ends, level = [min(speeds), max(speeds)], getattr(self.real, name)
+            lines.append(Line("real texts", ends, [level, level], dashed=True))
         return lines
 
     def draw(self, path: Path) -> None:
-        """Draw quality against cost, with the frontier."""
-        points = [(1 / c.tokens_per_s, c.generative_ppl or 0.0) for c in self.cases]
-        x, y = zip(*((1 / points[i][0], points[i][1]) for i in frontier(points)), strict=True)
-        lines = [*self.lines(), Line("Pareto", x, y, dashed=True)]
-        curves(path, {"quality against cost": lines}, *AXES, log_x=True, log_y=True)
+        """Draw quality against speed."""
+        curves(path, self.panels(), SPEED, "", log_x=True, log_y=LOGARITHMIC)
 
 
 def measure(
@@ -221,7 +245,8 @@ def measure(
         if judge:
             run, scored = case.checkpoint, judge.score(written.texts)
             if run not in clouds:
-                clouds[run] = cloud_of(judge, saved[run], case)
+                clouds[run], real = seen_in_real(judge, saved[run], case)
+                result = replace(result, real=result.real or real)
             cloud = clouds[run]
             near = None if cloud is None else mauve(scored.hidden, cloud, SEEDS).mean
             found = replace(found, generative_ppl=scored.ppl, mauve=near)
@@ -231,30 +256,18 @@ def measure(
     return result
 
 
-def cloud_of(judge: Judge, saved: Checkpoint, case: EfficiencyCase) -> np.ndarray | None:
-    """(texts, D) what the judge sees in as many real texts of the test split; None: too few."""
+def seen_in_real(
+    judge: Judge, saved: Checkpoint, case: EfficiencyCase
+) -> tuple[np.ndarray | None, RealTexts | None]:
+    """(texts, D) what the judge sees in as many real texts, and their figures; None: too few."""
     data = saved.config.data
     least = data.length if data.packing == "wrap" else 2
     if case.texts < FEWEST or not find_spec("mauve"):
-        return None
+        return None, None
     try:
         rows = open_rows(data, "test", saved.vocab)
-        return judge.features(references(rows, saved.vocab, case.texts, least, case.seed).texts)
+        texts = references(rows, saved.vocab, case.texts, least, case.seed)
     except UserError:  # no such split, or not as many texts
-        return None
-
-
-def frontier(points: Sequence[tuple[float, float]]) -> list[int]:
-    """Return indices of the points (cost, badness) that no other point beats in both.
-
-    Example:
-        >>> frontier([(1, 9), (2, 5), (3, 7), (4, 1)])
-        [0, 1, 3]
-    """
-    order = sorted(range(len(points)), key=lambda i: points[i])
-    best, kept = float("inf"), []
-    for i in order:
-        if points[i][1] < best:
-            best = points[i][1]
-            kept.append(i)
-    return kept
+        return None, None
+    scored = judge.score(texts.texts)
+    return scored.hidden, RealTexts(scored.ppl, describe(texts).entropy.mean)

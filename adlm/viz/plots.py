@@ -51,9 +51,12 @@ def curves(
     x_label: str,
     y_label: str,
     log_x: bool = False,
-    log_y: bool = False,
+    log_y: bool | Sequence[str] = False,
 ) -> None:
-    """One panel a title, side by side, saved as a PNG: a file, or into a buffer."""
+    """One panel a title, side by side, saved as a PNG: a file, or into a buffer.
+
+    log_y is of all panels, or of those with the titles in it.
+    """
     if isinstance(where, Path):
         where.parent.mkdir(parents=True, exist_ok=True)
     require()
@@ -88,8 +91,9 @@ def curves(
         axis.set_xlabel(x_label)
         axis.set_ylabel(y_label)
         axis.set_xscale("log" if log_x else "linear")
-        axis.set_yscale("log" if log_y else "linear")
-        if log_y and min((v for line in lines for v in line.y), default=0.0) >= 1:
+        log = log_y if isinstance(log_y, bool) else title in log_y
+        axis.set_yscale("log" if log else "linear")
+        if log and min((v for line in lines for v in line.y), default=0.0) >= 1:
             axis.yaxis.set_major_formatter(LogFormatter())  # 100, not 10 to the second
             axis.yaxis.set_minor_formatter(LogFormatter())
         if not log_x and max((v for line in lines for v in line.x), default=0.0) >= LARGE:
@@ -102,7 +106,11 @@ def curves(
 
 
 def png(
-    panels: dict[str, list[Line]], x: str, y: str, log_x: bool = False, log_y: bool = False
+    panels: dict[str, list[Line]],
+    x: str,
+    y: str,
+    log_x: bool = False,
+    log_y: bool | Sequence[str] = False,
 ) -> bytes:
     """Draw `curves` as the bytes of a PNG."""
     buffer = io.BytesIO()
