@@ -39,7 +39,7 @@ def study_reasoning(
         out: Result file; results/study-reasoning-TASK.json by default. A table (.md) and a plot
             (.png) are written beside it.
     """
-    check(seeds >= 1, "--seeds", seeds, "at least 1")
+    runner.check_seeds(seeds)
     check(tests >= 0, "--tests", tests, "0 (all) or more")
     folder = Path(home or f"runs/study-reasoning-{task}")
     made = ReasoningStudy(

@@ -23,6 +23,8 @@ from adlm.studies.pool import Job
 from adlm.viz.page import markdown
 from adlm.viz.plots import require
 
+MOST_SEEDS = 1000  # of a row
+
 
 @dataclass(frozen=True)
 class StudySettings:
@@ -54,13 +56,18 @@ class StudySettings:
 
     def __post_init__(self) -> None:
         check(self.tokens >= 1, "--tokens", self.tokens, "at least 1")
-        check(self.seeds >= 1, "--seeds", self.seeds, "at least 1")
+        check_seeds(self.seeds)
 
     @classmethod
     def of(cls, name: str, tokens: int = 1_500_000, seeds: int = 1) -> StudySettings:
         """Return the defaults of the study with this name."""
         home, out = f"runs/study-{name}", f"results/study-{name}.json"
         return cls(tokens=tokens, seeds=seeds, home=home, out=out)
+
+
+def check_seeds(seeds: int) -> None:
+    """Raise UserError unless it is a number of seeds that a study may have."""
+    check(1 <= seeds <= MOST_SEEDS, "--seeds", seeds, f"from 1 to {MOST_SEEDS:,}")
 
 
 @dataclass(frozen=True)

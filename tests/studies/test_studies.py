@@ -184,8 +184,10 @@ def test_a_study_of_reasoning_of_the_version_before_goes_on():
 def test_the_commands_share_one_list_of_settings():
     with pytest.raises(UserError, match="--tokens must be at least 1"):
         StudySettings(tokens=0)
-    with pytest.raises(UserError, match="--seeds must be at least 1"):
+    with pytest.raises(UserError, match="--seeds must be from 1 to 1,000"):
         StudySettings(seeds=0)
+    with pytest.raises(UserError, match="--seeds must be from 1 to 1,000"):
+        StudySettings(seeds=2**63 - 1)
     study = anchoring.study(StudySettings(tokens=1000, seeds=2, only=["AR"]))
     assert {c.row for c in study.left()} == {"AR"}
     assert len(study.left()) == 2
