@@ -21,7 +21,8 @@ STEPS = 150_000  # after MDLM's 850,000
 @register("recipe", "laptop-bd3lm")
 def laptop_bd3lm() -> Config:
     """BD3-LM in blocks of four: left to right from block to block, diffusion inside."""
-    return replace(laptop_mdlm(), objective="bd3lm", process=ProcessConfig(block=4))
+    mdlm = laptop_mdlm()
+    return replace(mdlm, objective="bd3lm", process=replace(mdlm.process, block=4))
 
 
 @register("recipe", "laptop-bd3lm-anchored")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from adlm.config import Config, DataConfig, ModelConfig, ProcessConfig, TrainConfig
+from adlm.config import Config, DataConfig, ModelConfig, TrainConfig
 from adlm.recipes.laptop import laptop_mdlm
 from adlm.registry import register
 
@@ -31,7 +31,9 @@ def shipped_mdlm() -> Config:
 @register("recipe", "shipped-bd3lm")
 def shipped_bd3lm() -> Config:
     """The shipped block diffusion in blocks of four, made of shipped-mdlm (--base)."""
-    return with_steps(replace(shipped_mdlm(), objective="bd3lm", process=ProcessConfig()), 1500)
+    mdlm = shipped_mdlm()
+    made = replace(mdlm, objective="bd3lm", process=replace(mdlm.process, block=4))
+    return with_steps(made, 1500)
 
 
 @register("recipe", "shipped-ar")

@@ -81,8 +81,6 @@ def candidates() -> dict[str, Config]:
     for block in (4, 8, 16):
         made[f"BD3-LM ({block})"] = process(recipe("laptop-bd3lm"), block=block)
         made[f"BD3-LM ({block}) anchored"] = process(recipe("laptop-bd3lm-anchored"), block=block)
-    bell = {"times": mdlm.process.times, "weight": mdlm.process.weight}
-    made["BD3-LM (16) bell"] = process(made["BD3-LM (16)"], **bell)
     return made
 
 
