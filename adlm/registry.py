@@ -7,6 +7,7 @@ the command line or by `allow`: what a stored configuration names is data, and i
 from __future__ import annotations
 
 import importlib
+import inspect
 import math
 import os
 import pkgutil
@@ -89,7 +90,9 @@ def lookup(axis: str, name: str) -> Any:
             f"the {kind} '{name}' is code outside adlm, and what a file names is never imported: "
             f"if you trust it, add --use {name} (in Python, adlm.use('{name}'))"
         )
-    return bring(kind, name)
+    thing = bring(kind, name)
+    check_kind(axis, name, thing)
+    return thing
 
 
 def outside(axis: str, name: str) -> bool:
@@ -141,6 +144,30 @@ def bring(kind: str, name: str) -> Any:
     except (Exception, SystemExit) as error:  # whatever a user's module raises
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UserError(f"the {kind} '{name}' cannot be imported: {reason}") from None
+
+
+def check_kind(axis: str, name: str, thing: Any) -> None:
+    """Raise UserError unless a user's objective or masking is what those of the tree are.
+
+    Other axes look at what they are given where they use it.
+    """
+    if axis == "objective":
+        base = importlib.import_module("adlm.objectives.base").Objective
+        if not (isinstance(thing, type) and issubclass(thing, base)):
+            raise UserError(f"the objective '{name}' must be an Objective, found {shown(thing)}")
+    if axis == "masking":
+        taken = list(inspect.signature(_tables[axis]["bernoulli"]).parameters)
+        try:
+            inspect.signature(thing).bind(*taken)
+        except (TypeError, ValueError):
+            told = f"a function of {', '.join(taken)}"
+            sentence = f"the masking '{name}' must be {told}, found {shown(thing)}"
+            raise UserError(sentence) from None
+
+
+def shown(thing: Any) -> str:
+    """Name what a user's name stands for; its contents, as the environment's, are not told."""
+    return getattr(thing, "__qualname__", None) or f"a {type(thing).__name__}"
 
 
 def create(axis: str, spec: str, field: str, right: str, *given: Any) -> Any:

@@ -189,6 +189,10 @@ def test_a_name_is_allowed_only_as_the_value_of_an_option_that_takes_one(home, c
         ("train laptop-mdlm --process.schedule math:floor", "must be a class with alpha"),
         ("train laptop-mdlm --process.schedule polynomial:x", "a name, or polynomial:POWER"),
         ("train laptop-mdlm --data math:pi", "the data set 'math:pi' must be a DataSet"),
+        ("train laptop-mdlm --data os:environ", "must be a DataSet, found a _Environ"),
+        ("train laptop-mdlm --objective os:system", "must be an Objective, found system"),
+        ("train laptop-mdlm --objective os:environ", "must be an Objective, found a _Environ"),
+        ("train laptop-mdlm --process.masking os:getcwd", "must be a function of x, maskable"),
         ("sample run --use xx", "code is named as module:name, found 'xx'"),
     ],
 )

@@ -57,7 +57,8 @@ def find_set(name: str) -> DataSet:
     """Return a registered set, or a user's, module:name, where that is allowed."""
     declared = registry.lookup("dataset", name)
     if not isinstance(declared, DataSet):
-        raise UserError(f"the data set '{name}' must be a DataSet, found {declared!r}")
+        found = registry.shown(declared)
+        raise UserError(f"the data set '{name}' must be a DataSet, found {found}")
     return declared
 
 

@@ -68,7 +68,8 @@ def find_policy(name: str) -> type[Policy]:
     """Return a registered policy, or a user's, module:Class, where that is allowed."""
     kind = registry.lookup("sampler", name)
     if not (isinstance(kind, type) and issubclass(kind, Policy) and is_dataclass(kind)):
-        raise UserError(f"the sampler '{name}' must be a dataclass that is a Policy, found {kind}")
+        found = registry.shown(kind)
+        raise UserError(f"the sampler '{name}' must be a dataclass that is a Policy, found {found}")
     return kind
 
 
