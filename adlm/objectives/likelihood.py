@@ -25,7 +25,7 @@ from adlm.data.counts import CorpusCounts
 from adlm.data.lengths import Lengths
 from adlm.data.pack import Rows
 from adlm.data.vocab import Vocab
-from adlm.device import autocast
+from adlm.device import autocast, check_memory
 from adlm.models.denoiser import Denoiser
 from adlm.objectives.base import Objective, make_objective
 from adlm.progress import Bar
@@ -160,6 +160,7 @@ def score(
     """
     draws = 1 if objective.exact else draws
     clocks = objective.clocks(rows.length)
+    check_memory(8.0 * len(index) * draws, "keeping every draw", "fewer rows or draws")
     nats = np.zeros((len(index), draws))
     model.eval()
     with (
