@@ -67,7 +67,8 @@ class AnchorsSettings(Computing):
     def __post_init__(self) -> None:
         check(self.rows >= 1, "--rows", self.rows, "at least 1")
         check(self.draws >= 1, "--draws", self.draws, "at least 1")
-        check(self.texts >= 0 and self.texts != 1, "--texts", self.texts, "0, or at least 2")
+        good = self.texts == 0 or 2 <= self.texts <= 10**7
+        check(good, "--texts", self.texts, "0, or from 2 to 10,000,000")
         super().__post_init__()
 
 

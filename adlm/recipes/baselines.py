@@ -25,7 +25,7 @@ GIDD = replace(SEDD, kernel="mixture:0.1", weight="dynamic", eps=1e-4)
 GIDD_OPTIM = replace(
     OPTIM, lr=5e-4, betas=(0.9, 0.99), warmup=10_000, decay="cosine", weight_decay=0.02
 )
-CLAMPED = "clamp:1.5"
+BELL = laptop_mdlm().process.times
 LAPTOP_TIME = 32  # width of the time embedding beside 128 of the trunk
 
 
@@ -111,8 +111,7 @@ def laptop_d3pm() -> Config:
 @register("recipe", "laptop-sedd")
 def laptop_sedd() -> Config:
     """SEDD: scores of masked noise that no sum ties together."""
-    bell = laptop_mdlm().process
-    return laptop("sedd", replace(SEDD, times=bell.times, weight=bell.weight))
+    return laptop("sedd", replace(SEDD, times=BELL, weight="flat"))
 
 
 @register("recipe", "laptop-sedd-uniform")
@@ -124,19 +123,19 @@ def laptop_sedd_uniform() -> Config:
 @register("recipe", "laptop-udlm")
 def laptop_udlm() -> Config:
     """UDLM: noise is any token, and what is written may be rewritten."""
-    return laptop("udlm", replace(UDLM, weight=CLAMPED))
+    return laptop("udlm", replace(UDLM, times=BELL, weight="clamp:1.5"))
 
 
 @register("recipe", "laptop-duo")
 def laptop_duo() -> Config:
     """Duo: UDLM whose noise is Gaussian and softened in the first half of the training."""
-    return laptop("udlm", replace(DUO, weight=CLAMPED))
+    return laptop("udlm", replace(DUO, times=BELL, weight="clamp:1.5"))
 
 
 @register("recipe", "laptop-gidd")
 def laptop_gidd() -> Config:
     """GIDD: noise is the mask, and now and then a token."""
-    return laptop("gidd", GIDD)
+    return laptop("gidd", replace(GIDD, times=BELL))
 
 
 @register("recipe", "laptop-sedd-anchored")

@@ -7,4 +7,10 @@ ANSWERS: dict[tuple[str, str, str], str] = {
         "the made-up row only tries that a user's rule runs; whether its first token is valid "
         "does not matter"
     ),
+    ("adlm/objectives/interval.py", "64", "65"): "rows at once never change what is measured",
+    (
+        "adlm/samplers/order.py",
+        "canvas.chance < 1 - stay.to(k.device) ** k[found[0]]",
+        "(canvas.chance <= 1 - stay.to(k.device) ** k[found[0]])",
+    ): "both sides are real numbers, and equal with probability 0",
 }

@@ -135,7 +135,7 @@ def test_the_whole_command(runs, tmp_path, capsys):
         ("mdlm", "has no anchor network: its objective is mdlm"),
         ("adlm --plain {ar}", "is not a masked diffusion model of the same vocabulary"),
         ("adlm --rows 0", "--rows must be at least 1"),
-        ("adlm --texts 1", "--texts must be 0, or at least 2"),
+        ("adlm --texts 1", "--texts must be 0, or from 2 to"),
     ],
 )
 def test_bad_input_is_one_sentence(runs, words, says, capsys):

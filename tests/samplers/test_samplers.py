@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from adlm.config import ModelConfig
+from adlm.config import Config, DataConfig, ModelConfig
+from adlm.errors import UserError
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import States
 from adlm.nn.context import Context
@@ -22,8 +23,10 @@ from adlm.samplers import canvas as canvases
 from adlm.samplers.base import Canvas, make_policy, run
 from adlm.samplers.categorical import Draw
 from adlm.samplers.causal import run_causal
+from adlm.samplers.choice import find_way
 from adlm.samplers.confidence import MEASURES
 from adlm.samplers.random import RowRandom
+from adlm.samplers.settings import SamplingSettings
 from adlm.theory.enumerate import MASK, TabularPair, distribution
 from tests.nn.test_trunk import model as random_trunk
 from tests.objectives.test_ar import random_model
@@ -297,3 +300,21 @@ def test_a_row_that_did_not_change_is_not_passed_again():
     run(made, lookup("sampler", "ancestral")(make_schedule("log-linear")), 200)
     assert made.nfe.max() <= 3
     assert made.nfe.min() >= 1
+
+
+def test_any_seed_can_be_taken():
+    drawn = [RowRandom(seed, [0]).uniform(8) for seed in (0, 2**62 + 1, 2**63 - 1)]
+    assert not any(torch.equal(a, b) for a, b in itertools.combinations(drawn, 2))
+
+
+@pytest.mark.parametrize(("asked", "taken"), [(0, 16), (8, 8), (99, 16)])
+def test_blocks_see_no_more_than_a_trained_row(asked, taken):
+    options = {"size": 4, "context": asked}
+    way = find_way("blocks", Config(data=DataConfig(length=16)), SamplingSettings(policy=options))
+    assert way.context == taken
+
+
+@pytest.mark.parametrize("options", [{"level": 0.0}, {"level": 1.0}, {"corrections": -1}])
+def test_wrong_options_of_the_self_correction_are_refused(options):
+    with pytest.raises(UserError, match=f"--policy.{next(iter(options))} must be"):
+        make_policy("self-correct", make_schedule("log-linear"), options)

@@ -17,6 +17,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from adlm import device as devices
 from adlm.cli import main
 from adlm.config import AnchorConfig, Config, to_dict
 from adlm.errors import RunStopped, UserError
@@ -326,3 +327,18 @@ def test_a_run_is_not_resumed_as_another(words, says, text_file, tmp_path, monke
     found = str(checkpoint.find("runs/mine"))
     assert main(["train", *words.format(checkpoint=found).split()]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_a_run_that_began_in_fp32_goes_on_in_it_wherever_it_is_resumed(
+    text_file, tmp_path, monkeypatch
+):
+    config = make_config(text_file, precision="auto", steps=4, save_every=2)
+    monkeypatch.setattr(devices, "precision", lambda asked, device: "fp32")
+    train(config, tmp_path / "run")
+    monkeypatch.setattr(devices, "precision", lambda asked, device: "bf16")
+    longer = replace(config, train=replace(config.train, steps=6))
+    train(longer, tmp_path / "run", resume=True)
+    train(longer, tmp_path / "new")
+    for run, right in (("run", "fp32"), ("new", "bf16")):
+        state = checkpoint.steps(tmp_path / run)[-1] / "state.json"
+        assert json.loads(state.read_text(encoding="utf-8"))["precision"] == right
