@@ -7,6 +7,7 @@ ANSWERS: dict[tuple[str, str, str], str] = {
         "the made-up row only tries that a user's rule runs; whether its first token is valid "
         "does not matter"
     ),
+    ("adlm/samplers/first_hitting.py", "1.0", "2.0"): "minus any number is below every chance",
     ("adlm/objectives/interval.py", "64", "65"): "rows at once never change what is measured",
     (
         "adlm/samplers/order.py",

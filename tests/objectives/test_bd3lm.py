@@ -227,6 +227,12 @@ def test_masks_are_drawn_again_until_their_share_lies_in_the_interval():
     assert abs(Counter(hidden.tolist())[2] / 40_000 - wanted) < 4 * math.sqrt(0.25 / 40_000)
 
 
+@pytest.mark.parametrize("clip", [(0.5, 0.6), (0.4, 0.5)])
+def test_an_interval_may_begin_or_end_at_a_whole_number_of_tokens(clip):
+    noise = clipped(4, clip).noise(50, 4, torch.Generator().manual_seed(5))
+    assert (noise.u < noise.t).sum(dim=1).eq(2).all()
+
+
 def test_a_clipped_interval_is_no_bound_and_is_never_what_is_reported():
     config = setting(8, 4, masking="bernoulli", clip=(0.45, 0.95))
     assert not make_objective(config, VOCAB).bound
