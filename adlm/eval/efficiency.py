@@ -127,7 +127,7 @@ class RealTexts:
     """As many real texts of the test split, in a judge's eyes."""
 
     generative_ppl: float
-    entropy: float
+    entropy: float | None
 
 
 @register("result", "eval efficiency")
