@@ -212,9 +212,9 @@ class EfficiencyResult(Result):
             label = short(run).name if short else f"{mine[0].objective}: {run}"
             x, y = ([c.tokens_per_s for c in mine], [getattr(c, name) for c in mine])
             lines.append(Line(label, x, y, ringed=[c.exact for c in mine]))
-        if self.real is not None and hasattr(self.real, name):
+        if (level := getattr(self.real, name, None)) is not None:
             speeds = [c.tokens_per_s for c in self.cases]
-            ends, level = [min(speeds), max(speeds)], getattr(self.real, name)
+            ends = [min(speeds), max(speeds)]
             lines.append(Line("real texts", ends, [level, level], dashed=True))
         return lines
 
