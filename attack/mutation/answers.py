@@ -7,6 +7,9 @@ ANSWERS: dict[tuple[str, str, str], str] = {
         "the made-up row only tries that a user's rule runs; whether its first token is valid "
         "does not matter"
     ),
+    ("adlm/samplers/canvas.py", 'home.type == "cuda"', "(home.type != 'cuda')"): (
+        "how many logits exist at once never changes what is drawn"
+    ),
     ("adlm/samplers/first_hitting.py", "1.0", "2.0"): "minus any number is below every chance",
     ("adlm/objectives/interval.py", "64", "65"): "rows at once never change what is measured",
     (

@@ -17,6 +17,7 @@ from adlm.objectives.base import make_objective
 from adlm.objectives.subs import zero_masking
 from adlm.process.anchors import Anchors
 from adlm.process.schedule import make_schedule
+from adlm.registry import lookup, names
 from adlm.types import Batch
 from tests.objectives.test_nelbo import MASK, VOCAB, V, subsets
 
@@ -326,3 +327,9 @@ def test_a2r_is_ar_on_a_deeper_model_plus_the_anchor_term():
 def test_an_anchored_objective_without_an_anchor_network_is_one_sentence():
     with pytest.raises(UserError, match="anchor_blocks must be at least 1"):
         make_objective(replace(config(), model=ModelConfig()), WORDS)
+
+
+@pytest.mark.parametrize("name", names("objective"))
+def test_only_models_from_left_to_right_have_an_exact_likelihood(name):
+    kind = lookup("objective", name)
+    assert kind.exact == kind.causal == (name in ("ar", "a2r"))

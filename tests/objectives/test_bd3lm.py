@@ -246,6 +246,7 @@ def test_a_clipped_interval_is_no_bound_and_is_never_what_is_reported():
     [
         ({"block": 3}, "process.block must divide a row of 8 tokens, found 3"),
         ({"block": 0}, "process.block must be at least 1, found 0"),
+        ({"block": 2**24 + 1}, "process.block must be at most 16,777,216"),
         ({"block": 4, "clip": (0.6, 0.3)}, "process.clip must be two numbers"),
         ({"block": 4, "clip": (0.3, 0.4)}, "process.clip is for bernoulli masking"),
         (

@@ -18,7 +18,7 @@ from adlm.errors import UserError
 from adlm.nn import chunked as chunks
 from adlm.objectives.base import make_objective
 from adlm.objectives.likelihood import evaluator
-from adlm.process.order import exponents, rarity
+from adlm.process.order import exponents, hide_in_order, rarity
 from adlm.types import Batch, Noise
 from tests.objectives.tiny import MASK, REAL, STATES, TEXTS, L, V, integral, network, number
 
@@ -228,3 +228,11 @@ def test_in_training_flat_weights_put_2_before_the_bracket():
     view = made.view(batch, made.noise(len(TEXTS), L, torch.Generator().manual_seed(0)))
     assert (view.weight == 2).all()
     assert evaluator(config(process), VOCAB, COUNTS).bound
+
+
+def test_a_row_without_a_free_token_has_a_time_above_zero():
+    x, free = torch.zeros(1, 3, dtype=torch.long), torch.zeros(1, 3, dtype=torch.bool)
+    noise = Noise(torch.tensor([0.5]), torch.rand(1, 3))
+    noised, t = hide_in_order(x, free, noise, 9, torch.ones(2))
+    assert not noised.masked.any()
+    assert t.item() > 0  # its logarithm is finite

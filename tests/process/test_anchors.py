@@ -164,3 +164,9 @@ def test_a_table_of_another_vocabulary_is_one_sentence():
 def test_occurrences_do_not_count_padding():
     x = torch.tensor([[0, 0, 0, 7]])
     assert occurrences(x, torch.tensor([[True, True, False, True]])).tolist()[0][:2] == [2, 2]
+
+
+@pytest.mark.parametrize("warmup", [-0.1, 1.1])
+def test_the_warmup_is_a_share_of_the_training(warmup):
+    with pytest.raises(UserError, match=r"anchor.warmup must be in \[0, 1\]"):
+        AnchorConfig(warmup=warmup)

@@ -102,6 +102,7 @@ def test_a_cache_from_the_command_line_and_from_python(runs, kind, tmp_path):
         ("mdlm --anchor_every 1000001", "--anchor_every must be at most 1,000,000, found 1000001"),
         ("mdlm --steps 1000001", "--steps must be at most 1,000,000, found 1000001"),
         ("mdlm -n 10000001", "--n must be at most 10,000,000, found 10000001"),
+        ("mdlm --seed 2147483648", "--seed must be in [0, 2^31), found 2147483648"),
         ("mdlm --at_once 100001", "--at_once must be at most 100,000, found 100001"),
         ("ar --eta 0.1", "the sampler causal has no options"),
         ("mdlm --prompt " + "x" * 40, "the prompt has 40 tokens, and only 16 fit"),
