@@ -106,17 +106,18 @@ def notice(tests: list[str], limit: float) -> str:
     return "timeout" if killed else said
 
 
-def judge(mutant: Mutant, tests: list[str], limit: float) -> Verdict:
-    """Write a mutant into the copy, test it, and put the file back."""
+def judge(mutant: Mutant, tests: list[str], limit: float, apart: list[str]) -> Verdict:
+    """Write a mutant into the copy, test it, and put the file back; tests `apart` come last."""
     path = TREE / mutant.file
     source = (ROOT / mutant.file).read_bytes()
     path.write_bytes(mutant.apply(source))
     try:
         how = notice(tests, limit) if tests else ""
+        how = notice(apart, WALL) if apart and not how else how
     finally:
         path.write_bytes(source)
     shown = (mutant.file, mutant.line, mutant.before, mutant.after)
-    return Verdict(*shown, bool(how), how, len(tests))
+    return Verdict(*shown, bool(how), how, len(tests) + len(apart))
 
 
 def key(verdict: Verdict | Mutant) -> tuple[str, str, str]:
@@ -140,7 +141,7 @@ def run(count: int, seed: int, seconds: float, again: bool, budget: float) -> Mu
             continue
         tests = found.of(mutant, budget)
         limit = 30 + PATIENCE * sum(found.seconds[t] for t in tests)
-        have[key(mutant)] = verdict = judge(mutant, tests, limit)
+        have[key(mutant)] = verdict = judge(mutant, tests, limit, found.apart(mutant))
         print(f"{mutant.file}:{mutant.line} {verdict.how or 'SURVIVED'}", flush=True)
         save(drawn, have, seed, possible)
     return save(drawn, have, seed, possible)

@@ -23,6 +23,8 @@ from attack.mutation.mutants import CORE, ROOT, Mutant
 
 FOLDERS = ("process", "objectives", "samplers", "data", "train", "models", "theory", "golden")
 ALSO = ("tests/test_block_diffusion.py", "tests/test_api.py")
+# tests whose work is done by processes of their own, where nobody looks at lines
+APART = {"adlm/train/": ["tests/train/test_shard.py"]}
 LONG = 25.0  # seconds: a longer test is left out
 QUIET = ["-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-W", "ignore", "-m", "not slow"]
 
@@ -51,6 +53,11 @@ class Map:
                 break
             picked.append(test)
         return picked
+
+    @staticmethod
+    def apart(mutant: Mutant) -> list[str]:
+        """Return the tests that may notice it in processes of their own."""
+        return [t for start, some in APART.items() if mutant.file.startswith(start) for t in some]
 
     def hit(self, where: str) -> list[str]:
         """Return the tests that ran a line, or with `file:` any line of the file."""
