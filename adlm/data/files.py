@@ -91,6 +91,7 @@ def records(path: Path) -> Iterator[tuple[str, Any]]:
 def parquet(path: Path, field: str = "text") -> Iterator[str]:
     """Yield the text column of a parquet file, batch by batch."""
     try:
+        import pyarrow
         import pyarrow.parquet as pq
     except ImportError:
         raise need("pyarrow", "data", "reading parquet") from None
@@ -100,8 +101,11 @@ def parquet(path: Path, field: str = "text") -> Iterator[str]:
         raise UserError(f"{path} is not a parquet file ({error})") from None
     if field not in file.schema_arrow.names:
         raise no_field(field, file.schema_arrow.names, str(path))
-    for batch in file.iter_batches(columns=[field], batch_size=1024):
-        yield from (str(v) for v in batch.column(0).to_pylist() if v is not None)
+    try:
+        for batch in file.iter_batches(columns=[field], batch_size=1024):
+            yield from (str(v) for v in batch.column(0).to_pylist() if v is not None)
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is damaged ({error})") from None
 
 
 def text_of(record: object, field: str, where: str) -> str:

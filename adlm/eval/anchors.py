@@ -15,7 +15,7 @@ from adlm.config import check
 from adlm.data.corpus import open_rows
 from adlm.data.pack import Rows
 from adlm.errors import UserError
-from adlm.eval.base import CheckpointResult, Computing
+from adlm.eval.base import MOST_DRAWS, CheckpointResult, Computing
 from adlm.eval.damage import DAMAGES, damaged
 from adlm.eval.judge import Judge
 from adlm.eval.lens import Band, Lens, RatioFigures
@@ -32,6 +32,7 @@ from adlm.progress import console
 from adlm.registry import register
 from adlm.samplers import template
 from adlm.samplers.settings import SamplingSettings
+from adlm.values import check_sizes
 from adlm.viz.page import Section
 from adlm.viz.plots import Line, curves, png
 from adlm.viz.table import markdown_table, number
@@ -66,7 +67,7 @@ class AnchorsSettings(Computing):
 
     def __post_init__(self) -> None:
         check(self.rows >= 1, "--rows", self.rows, "at least 1")
-        check(self.draws >= 1, "--draws", self.draws, "at least 1")
+        check_sizes(self, "--", 1, draws=MOST_DRAWS)
         good = self.texts == 0 or 2 <= self.texts <= 10**7
         check(good, "--texts", self.texts, "0, or from 2 to 10,000,000")
         super().__post_init__()

@@ -9,6 +9,9 @@ from adlm import device as devices
 from adlm.config import check, to_dict
 from adlm.models.checkpoint import Checkpoint
 from adlm.results import Json, Result
+from adlm.values import check_sizes
+
+MOST_DRAWS = 100_000  # Monte-Carlo draws of a row
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Scoring(Computing):
     batch: int = 64
 
     def __post_init__(self) -> None:
-        check(self.draws >= 1, "--draws", self.draws, "at least 1")
+        check_sizes(self, "--", 1, draws=MOST_DRAWS)
         check(self.limit >= 0, "--limit", self.limit, "0 (all rows) or more")
         check(self.batch >= 1, "--batch", self.batch, "at least 1")
         super().__post_init__()

@@ -106,6 +106,20 @@ def test_files_of_every_kind(tmp_path):
         assert sorted(text for part in parts.values() for text in part) == sorted(rows)
 
 
+def test_a_parquet_file_with_damaged_pages_is_refused(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "a.parquet"
+    rows = [f"a text with the number {i}" for i in range(4000)]
+    pq.write_table(pa.table({"text": rows}), path, compression="snappy", use_dictionary=False)
+    data = bytearray(path.read_bytes())
+    data[8:-4000] = b"\xff" * (len(data) - 4008)  # the pages, not the description at the end
+    path.write_bytes(data)
+    with pytest.raises(UserError, match="a.parquet is damaged"):
+        read(path, "train")
+
+
 def test_a_folder_with_split_files_uses_them(tmp_path):
     for name in ("train.txt", "dev.txt", "test.txt"):
         (tmp_path / name).write_text(f"this is {name}")

@@ -301,5 +301,7 @@ def test_settings_that_do_not_fit_the_checkpoint(runs):
         eval_likelihood(run, LikelihoodSettings(data=DataChoice(tokenizer="bpe:300")))
     with pytest.raises(UserError, match="beyond the 16 tokens"):
         eval_likelihood(run, LikelihoodSettings(data=DataChoice(length=64)))
+    with pytest.raises(UserError, match="--draws must be at most 100,000"):
+        LikelihoodSettings(draws=2**63 - 1)
     with pytest.raises(UserError, match=r"keeping every draw takes about .* fewer rows or draws"):
-        eval_likelihood(run, LikelihoodSettings(draws=2**63 - 1))
+        adlm.load(run).nll(["the law"], draws=2**62)
