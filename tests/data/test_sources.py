@@ -116,7 +116,7 @@ def test_a_parquet_file_with_damaged_pages_is_refused(tmp_path):
     data = bytearray(path.read_bytes())
     data[8:-4000] = b"\xff" * (len(data) - 4008)  # the pages, not the description at the end
     path.write_bytes(data)
-    with pytest.raises(UserError, match="a.parquet is damaged"):
+    with pytest.raises(UserError, match=r"a\.parquet is damaged"):
         read(path, "train")
 
 
