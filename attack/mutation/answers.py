@@ -10,6 +10,8 @@ ANSWERS: dict[tuple[str, str, str], str] = {
     ("adlm/samplers/canvas.py", 'home.type == "cuda"', "(home.type != 'cuda')"): (
         "how many logits exist at once never changes what is drawn"
     ),
+    ("adlm/samplers/confidence.py", "1e-9", "2e-09"): "both are below any share of a token",
+    ("adlm/samplers/trace.py", "0", "1"): "it is set anew when a canvas begins",
     ("adlm/samplers/first_hitting.py", "1.0", "2.0"): "minus any number is below every chance",
     ("adlm/objectives/interval.py", "64", "65"): "rows at once never change what is measured",
     (

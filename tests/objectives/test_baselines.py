@@ -191,6 +191,8 @@ def test_duo_is_udlm_with_softened_noise_at_first():
     early, late = (
         objective.noise_at(done, 6, 16, torch.Generator().manual_seed(1)) for done in (0.2, 0.7)
     )
+    ended = objective.noise_at(config.process.curriculum, 6, 16, torch.Generator().manual_seed(1))
+    assert ended.soft is None
     assert late.soft is None
     assert objective.noise(6, 16, torch.Generator().manual_seed(1)).soft is None
     view = objective.view(batch, early)

@@ -203,3 +203,25 @@ def test_masks_alone_have_mdlms_weight():
     kernel = Mask(LogLinear(), MASK, V)
     assert torch.allclose(kernel.weight(z, x, t) * kernel.shares(t).alpha, 1 / t)
     assert kernel.weight(x, x, t).abs().max() == 0
+
+
+def test_d3pms_step_is_the_divergence_of_the_published_posterior():
+    """By its definition, with the mask predictable: from the transitions themselves."""
+    logits, _, x, t = given()
+    alpha_t, alpha_s = 1 - t, 1 - 0.7 * t
+    p = logits.softmax(dim=1)
+    p_m = p[:, MASK]
+    rho = (alpha_s - alpha_t) / (1 - alpha_t)
+    step = (alpha_s - alpha_t)[:, None] * p  # to each real token,
+    stays = (1 - alpha_s) * (1 - p_m) + p_m  # or to the mask
+    step = torch.where(torch.arange(V) == MASK, stays[:, None], step)
+    step = step / step.sum(dim=1, keepdim=True)
+    chosen = step.gather(1, x[:, None]).squeeze(1)
+    right = rho * (rho / chosen).log() + (1 - rho) * ((1 - rho) / step[:, MASK]).log()
+    agree(step_divergence(logits, x, alpha_t, alpha_s, MASK), right / rho, logits)
+
+
+def test_a_mixture_tells_the_network_the_time_itself():
+    t = torch.linspace(0, 1, 5, dtype=torch.float64)
+    kernel = Mixture(LogLinear(), MASK, V)
+    assert torch.allclose(kernel.level(LogLinear().alpha(t)), t)

@@ -236,3 +236,10 @@ def test_a_row_without_a_free_token_has_a_time_above_zero():
     noised, t = hide_in_order(x, free, noise, 9, torch.ones(2))
     assert not noised.masked.any()
     assert t.item() > 0  # its logarithm is finite
+
+
+@pytest.mark.parametrize("order", [-8.0, 8.0])
+def test_an_order_may_be_as_strong_as_eight(order):
+    assert ProcessConfig(order=order).order == order
+    with pytest.raises(UserError, match=r"process\.order must be"):
+        ProcessConfig(order=1.01 * order)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,7 +17,7 @@ from adlm.nn.layout import Layout, PartLayout
 from adlm.process.schedule import make_schedule
 from adlm.samplers.base import Canvas, Policy, make_policy, run
 from adlm.samplers.blocks import InBlocks
-from adlm.samplers.cache import CacheSettings
+from adlm.samplers.cache import CacheSettings, Memory
 from adlm.samplers.categorical import Draw
 from adlm.samplers.random import RowRandom
 
@@ -175,3 +176,11 @@ def test_the_convolution_sees_the_new_tokens_among_the_old():
         layout = PartLayout(False, at=at, total=8)
         again = model(z[:, at], Context(layout, cache=kept.part(None, at))).denoiser
         torch.testing.assert_close(again, model(z).denoiser[:, at], atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize(("kind", "right"), [("dual", [2, 3]), ("prefix", [2, 3, 4, 5])])
+def test_positions_of_a_pass_are_counted_from_where_the_window_begins(kind, right):
+    memory = Memory(1, 12, CacheSettings(kind))
+    at = memory.part(np.ones((1, 6), dtype=bool), slice(6, 8), slice(4, 10))
+    assert at is not None
+    assert at.tolist() == right

@@ -6,7 +6,9 @@ import json
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
+import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import adlm
@@ -202,3 +204,17 @@ def test_each_objective_has_its_samplers():
     assert "anchor-first" not in samplers_for(Config(objective="mdlm"))
     anchored = Config(objective="adlm", model=ModelConfig(anchor_blocks=1))
     assert "anchor-first" in samplers_for(anchored)
+
+
+def test_a_document_ends_at_its_first_end_and_one_without_goes_on(runs):
+    model = adlm.load(runs / "ar")
+    alone = replace(model.config, data=replace(model.config.data, packing="document"))
+    vocab, made = model.vocab, np.full((2, 8), ord("a"))
+    made[0, [2, 5]] = vocab.eos
+    made[1] = vocab.mask  # one row is to be written, with no end in it
+    never = replace(model, config=alone)
+    with torch.no_grad():
+        never.network.head.bias[vocab.eos] = -1e3
+    given = [np.append(made[0], vocab.mask), np.append(made[1], vocab.mask)]
+    found = never.write(given, adlm.api.settings(n=1))
+    assert found.ends.tolist() == [3, 9]

@@ -102,3 +102,11 @@ def test_the_loop_remasks_from_t_on_to_t_off_and_nowhere_else():
     at = {(0.55, 0.05): 0.02, (0.5500001, 0.5): 0, (0.5, 0.0499999): 0, (0.06, 0.05): 0.02}
     for (t, s), sigma in at.items():
         assert policy.sigma(policy.move(t, s, length=2)) == sigma
+
+
+def test_the_loop_s_clock_goes_to_its_plateau_and_on():
+    policy = make_policy("remdm-loop", make_schedule("log-linear"))
+    right = {1.0: 0.0, 0.775: 0.45, 0.55: 0.9, 0.3: 0.9, 0.05: 0.9, 0.025: 0.95, 0.0: 1.0}
+    for t, alpha in right.items():
+        assert policy.alpha(t) == pytest.approx(alpha)
+        assert policy.alpha(torch.tensor(t)).item() == pytest.approx(alpha)

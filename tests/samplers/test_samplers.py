@@ -24,7 +24,7 @@ from adlm.samplers.base import Canvas, make_policy, run
 from adlm.samplers.categorical import Draw
 from adlm.samplers.causal import run_causal
 from adlm.samplers.choice import find_way
-from adlm.samplers.confidence import MEASURES
+from adlm.samplers.confidence import MEASURES, surest
 from adlm.samplers.random import RowRandom
 from adlm.samplers.settings import SamplingSettings
 from adlm.theory.enumerate import MASK, TabularPair, distribution
@@ -318,3 +318,10 @@ def test_blocks_see_no_more_than_a_trained_row(asked, taken):
 def test_wrong_options_of_the_self_correction_are_refused(options):
     with pytest.raises(UserError, match=f"--policy.{next(iter(options))} must be"):
         make_policy("self-correct", make_schedule("log-linear"), options)
+
+
+@pytest.mark.parametrize("s", [0.0, 0.5])
+def test_the_last_step_writes_what_is_left_whatever_the_threshold(s):
+    waiting, sure = torch.ones(1, 3, dtype=torch.bool), torch.tensor([0.2, 0.3, 0.1])
+    written = surest(waiting, sure, torch.zeros(1, 3), 1.0, s, threshold=0.9)
+    assert written.tolist() == ([[True] * 3] if s == 0 else [[False, True, False]])

@@ -120,3 +120,10 @@ def test_more_of_them_in_a_row_stop_the_run(text_file, tmp_path, skip, bad):
     config = make_config(text_file, steps=6, skip_broken=skip)
     with pytest.raises(RunStopped, match=f"not finite at step {bad[-1]}; the batch is in"):
         fit(config, tmp_path / "run", bad)
+
+
+def test_a_step_that_is_left_out_leaves_no_gradient(text_file, tmp_path):
+    """Training with a broken batch that is left out is training without that step."""
+    config = make_config(text_file, steps=3, skip_broken=2)
+    engine = fit(replace(config, train=replace(config.train, steps=2)), tmp_path / "a", bad=(1,))
+    assert all(p.grad is None for p in engine.model.parameters())
