@@ -58,7 +58,8 @@ STUDY = [sys.executable, "-m", "attack.small_study"]
 def targets() -> list[Target]:
     """Return all targets, the quick ones more often."""
     saves = [*LONG, "--train.save_every", "1"]
-    reads = [*LONG, "--data.name", "large.txt", "--data.tokenizer", "bpe:300", "--train.steps", "2"]
+    reads = [*LONG, "--data.name", "large.txt", "--data.tokenizer", "bpe:300"]
+    reads += ["--train.steps", "2", "--train.keep", "1"]  # a signal saves a step in between
     again = ["--resume"]
     quick = [
         Target("train", LONG, [*LONG, *again], 1.5),
