@@ -97,6 +97,7 @@ def test_nll_has_an_error_bar_that_is_one(runs: Path) -> None:
     said = np.sqrt(np.mean([f.se[0] ** 2 for f in found]))
     assert 0.5 < said / scatter < 2
     assert np.isnan(model.nll([TEXT], draws=1).se).all()
+    assert (model.nll([TEXT], draws=2).se > 0).all()
     assert adlm.load(runs / "ar", "cpu").nll([TEXT]).se.tolist() == [0]
 
 

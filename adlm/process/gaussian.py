@@ -58,7 +58,7 @@ class Gaussian:
         own = a + torch.special.ndtri(chance[..., :1])
         left = self.real - 1 - torch.arange(count, device=x.device)  # N-1, N-2, ...
         largest = (chance[..., 1 : 1 + count].log() / left).cumsum(dim=-1)  # logs of the largest
-        value = -torch.special.ndtri((-torch.expm1(largest)).clamp(min=tiny))
+        value = -torch.special.ndtri(-torch.expm1(largest))
         tokens = distinct(x, chance[..., 1 + OTHERS : 1 + OTHERS + count], self.real)
         w = torch.cat((own, value), dim=-1) / torch.sqrt(1 + a**2)
         w, order = w.sort(dim=-1, descending=True)

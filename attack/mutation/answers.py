@@ -12,6 +12,10 @@ ANSWERS: dict[tuple[str, str, str], str] = {
     ),
     ("adlm/samplers/confidence.py", "1e-9", "2e-09"): "both are below any share of a token",
     ("adlm/samplers/trace.py", "0", "1"): "it is set anew when a canvas begins",
+    ("adlm/samplers/canvas.py", "False", "True"): (
+        "that a field may also be given when a canvas is made changes nothing"
+    ),
+    ("adlm/train/ema.py", "p.detach()", "(p)"): "the copies are only read and written without grad",
     ("adlm/samplers/first_hitting.py", "1.0", "2.0"): "minus any number is below every chance",
     ("adlm/objectives/interval.py", "64", "65"): "rows at once never change what is measured",
     (

@@ -90,6 +90,7 @@ def test_a_cache_from_the_command_line_and_from_python(runs, kind, tmp_path):
         ("mdlm --sampler remdm-cap --eta 1.5", "--policy.eta must be in [0, 1], found 1.5"),
         ("mdlm --sampler remdm-loop --eta 0.2", "in [0, 0.111] at alpha_on 0.9, found 0.2"),
         ("mdlm --sampler remdm-loop --policy.t_off 0.7", "--policy.t_off must be above 0, below"),
+        ("mdlm --sampler remdm-switch --policy.t_switch 1.5", "t_switch must be in [0, 1]"),
         ("mdlm --sampler remdm-cap --policy.etta 1", "it has eta (0.04)"),
         ("mdlm --sampler remdm-cap --policy.eta high", "--policy.eta must be a number"),
         ("mdlm --sampler confidence --policy.by luck", "one of probability, margin, entropy"),
@@ -218,3 +219,7 @@ def test_a_document_ends_at_its_first_end_and_one_without_goes_on(runs):
     given = [np.append(made[0], vocab.mask), np.append(made[1], vocab.mask)]
     found = never.write(given, adlm.api.settings(n=1))
     assert found.ends.tolist() == [3, 9]
+    published = replace(never, config=replace(alone, data=replace(alone.data, compat=True)))
+    given[0][:2] = vocab.eos  # the first begins the row
+    assert published.write(given[0], adlm.api.settings(n=1)).ends.tolist() == [2]
+    assert never.write(given[0], adlm.api.settings(n=1)).ends.tolist() == [1]

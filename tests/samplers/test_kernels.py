@@ -12,6 +12,7 @@ from scipy.stats import chisquare
 from torch import Tensor
 
 from adlm.objectives.base import make_objective
+from adlm.process.score import masked_step
 from adlm.registry import lookup
 from adlm.samplers.base import Canvas, make_policy, run
 from adlm.samplers.categorical import Draw
@@ -201,3 +202,8 @@ def test_each_objective_offers_the_samplers_that_can_write_with_it():
     assert not {"posterior", "analytic"} & set(samplers_for(config("mdlm")))
     for name in ("udlm", "gidd", "d3pm", "sedd", "sedd-uniform"):
         make_objective(config(name), VOCAB)
+
+
+def test_scores_that_add_up_to_more_than_a_step_leave_no_mask():
+    step = masked_step(torch.tensor([[3.0, 1.0, 0.0]]), 0.5, mask=2)
+    assert step.tolist() == [[0.75, 0.25, 0.0]]
