@@ -216,7 +216,7 @@ def test_costs_and_matches_know_them():
     gidd, d3pm, sedd = (recipe(f"laptop-{n}") for n in ("gidd", "d3pm", "sedd"))
     assert head_share(sedd) == 0.5
     assert head_share(gidd) == 1.0
-    assert training_flops(d3pm, 2048) > 2 * training_flops(sedd, 2048)
+    assert 2 < training_flops(d3pm, 2048) / training_flops(sedd, 2048) < 2.5  # two passes
     plain = match(recipe("laptop-gidd-anchored"), 2048)
     assert plain.objective == "gidd"
     assert plain.process == gidd.process

@@ -184,3 +184,15 @@ def test_positions_of_a_pass_are_counted_from_where_the_window_begins(kind, righ
     at = memory.part(np.ones((1, 6), dtype=bool), slice(6, 8), slice(4, 10))
     assert at is not None
     assert at.tolist() == right
+
+
+@pytest.mark.parametrize("kind", ["none", "dual", "delayed"])
+@pytest.mark.parametrize("anchor_every", [1, 2, 3])
+def test_a_step_passes_every_wanted_row_once(kind, anchor_every):
+    memory = Memory(4, 6, CacheSettings(kind, every=4), anchor_every)
+    dice = np.random.default_rng(0)
+    for step in range(12):
+        wanted = dice.random(4) < 0.7
+        plan = memory.plan(wanted, np.ones((4, 6), dtype=bool), slice(0, 3), slice(0, 6), step)
+        rows = [row for one in plan for row in one.rows]
+        assert sorted(rows) == np.flatnonzero(wanted).tolist()

@@ -91,6 +91,7 @@ def test_a_cache_from_the_command_line_and_from_python(runs, kind, tmp_path):
         ("mdlm --sampler remdm-loop --eta 0.2", "in [0, 0.111] at alpha_on 0.9, found 0.2"),
         ("mdlm --sampler remdm-loop --policy.t_off 0.7", "--policy.t_off must be above 0, below"),
         ("mdlm --sampler remdm-switch --policy.t_switch 1.5", "t_switch must be in [0, 1]"),
+        ("mdlm --sampler remdm-loop --policy.alpha_on 1.0", "alpha_on must be above 0 and below 1"),
         ("mdlm --sampler remdm-cap --policy.etta 1", "it has eta (0.04)"),
         ("mdlm --sampler remdm-cap --policy.eta high", "--policy.eta must be a number"),
         ("mdlm --sampler confidence --policy.by luck", "one of probability, margin, entropy"),

@@ -342,3 +342,12 @@ def test_a_run_that_began_in_fp32_goes_on_in_it_wherever_it_is_resumed(
     for run, right in (("run", "fp32"), ("new", "bf16")):
         state = checkpoint.steps(tmp_path / run)[-1] / "state.json"
         assert json.loads(state.read_text(encoding="utf-8"))["precision"] == right
+
+
+def test_the_speed_is_that_of_the_tokens_and_seconds_beside_it(text_file, tmp_path):
+    train(make_config(text_file, steps=8, log_every=1), tmp_path / "run")
+    records = [r for r in read(tmp_path / "run" / "metrics.jsonl") if "tokens_per_s" in r]
+    for record in records:
+        assert record["tokens_per_s"] == pytest.approx(
+            record["tokens"] / record["seconds"], rel=0.1
+        )
