@@ -16,6 +16,7 @@ ANSWERS: dict[tuple[str, str, str], str] = {
         "that a field may also be given when a canvas is made changes nothing"
     ),
     ("adlm/train/ema.py", "p.detach()", "(p)"): "the copies are only read and written without grad",
+    ("adlm/objectives/tokens.py", "1", "2"): "a second row that is told the same is not looked at",
     ("adlm/samplers/first_hitting.py", "1.0", "2.0"): "minus any number is below every chance",
     ("adlm/objectives/interval.py", "64", "65"): "rows at once never change what is measured",
     (

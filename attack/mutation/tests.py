@@ -22,7 +22,7 @@ import pytest
 from attack.mutation.mutants import CORE, ROOT, Mutant
 
 FOLDERS = ("process", "objectives", "samplers", "data", "train", "models", "theory", "golden")
-ALSO = ("tests/test_block_diffusion.py", "tests/test_api.py")
+ALSO = ("tests/test_block_diffusion.py", "tests/test_api.py", "tests/eval/test_likelihood.py")
 # tests whose work is done by processes of their own, where nobody looks at lines
 APART = {"adlm/train/": ["tests/train/test_shard.py"]}
 LONG = 25.0  # seconds: a longer test is left out

@@ -71,6 +71,17 @@ def test_the_anchor_network_sees_a_noisier_text_of_the_same_row(masking):
     assert torch.equal(earlier.z[~before], now.z[~before])
 
 
+def test_the_anchor_network_is_never_told_of_more_noise_than_there_is():
+    seen = config(masking="bernoulli", stale=1.0, conditioned=True)
+    objective = make_objective(replace(seen, model=replace(MODEL, time=8)), VOCAB)
+    noise = objective.noise(4, 8, torch.Generator().manual_seed(2))
+    last = objective.view(batch(), replace(noise, t=torch.ones(4)))
+    earlier = objective.earlier(batch(), replace(noise, stale=torch.ones(4)))
+    assert torch.equal(earlier.z, last.z)
+    assert torch.equal(earlier.sigma, last.sigma)
+    assert earlier.sigma.isfinite().all()
+
+
 def test_the_update_learns():
     found, net = score(config(), later=0.9)
     found.bound.backward()
