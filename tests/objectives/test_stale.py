@@ -72,14 +72,16 @@ def test_the_anchor_network_sees_a_noisier_text_of_the_same_row(masking):
 
 
 def test_the_anchor_network_is_never_told_of_more_noise_than_there_is():
-    seen = config(masking="bernoulli", stale=1.0, conditioned=True)
-    objective = make_objective(replace(seen, model=replace(MODEL, time=8)), VOCAB)
+    plain = config(stale=1.0)
+    told = ProcessConfig(masking="bernoulli", conditioned=True)
+    seen = replace(plain, model=replace(MODEL, time=8), process=told)
+    objective = make_objective(seen, VOCAB)
     noise = objective.noise(4, 8, torch.Generator().manual_seed(2))
     last = objective.view(batch(), replace(noise, t=torch.ones(4)))
     earlier = objective.earlier(batch(), replace(noise, stale=torch.ones(4)))
     assert torch.equal(earlier.z, last.z)
-    assert torch.equal(earlier.sigma, last.sigma)
-    assert earlier.sigma.isfinite().all()
+    assert torch.equal(earlier.context.sigma, last.context.sigma)
+    assert earlier.context.sigma.isfinite().all()
 
 
 def test_the_update_learns():
