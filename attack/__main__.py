@@ -19,7 +19,7 @@ from attack import child, crowd, faults, inputs, kills, network, place, readers,
 from attack.campaign import OUT, Campaign, Case
 
 KINDS: dict[str, tuple[Case, Callable[[], int]]] = {
-    "kills": (kills.case, lambda: 60),  # of four kills each, or fewer where a run ends before
+    "kills": (kills.case, lambda: 70),  # of four kills each, or fewer where a run ends before
     "inputs": (inputs.case, lambda: 10_000),
     "readers": (readers.case, lambda: 10 * len(readers.readers())),  # of 100 inputs each
     "faults": (faults.case, lambda: len(faults.faults())),
