@@ -17,6 +17,12 @@ ANSWERS: dict[tuple[str, str, str], str] = {
     ),
     ("adlm/train/ema.py", "p.detach()", "(p)"): "the copies are only read and written without grad",
     ("adlm/objectives/tokens.py", "1", "2"): "a second row that is told the same is not looked at",
+    ("adlm/samplers/random.py", "0", "1"): "it has no rows, so its seed is that of none",
+    (
+        "adlm/objectives/order.py",
+        "max(1.0, 1 / float(self.exponents.min()))",
+        "(min(1.0, 1 / float(self.exponents.min())))",
+    ): "any power of the time gives the same bound; this one varies less",
     ("adlm/samplers/first_hitting.py", "1.0", "2.0"): "minus any number is below every chance",
     ("adlm/objectives/interval.py", "64", "65"): "rows at once never change what is measured",
     (

@@ -23,7 +23,15 @@ from adlm.errors import UserError
 from adlm.eval.likelihood import DataChoice, LikelihoodSettings
 from adlm.models import checkpoint
 from adlm.models.hub import load_model
-from adlm.objectives.likelihood import Likelihood, evaluator, length_nats, row_noise, score, spread
+from adlm.objectives.likelihood import (
+    Likelihood,
+    evaluator,
+    length_nats,
+    row_noise,
+    score,
+    spread,
+    token_nats,
+)
 from adlm.train.run import train
 from tests.conftest import make_config
 
@@ -56,6 +64,17 @@ def test_batch_size_does_not_matter(runs, objective, packing):
     shuffled = score(model, how, rows, every[::-1].copy(), draws=3, quiet=True)
     assert np.allclose(shuffled.nats[::-1], answers[0].nats, rtol=1e-5)
     assert answers[0].tokens.sum() == len(rows.store.tokens)
+
+
+@pytest.mark.parametrize("objective", ["ar", "mdlm"])
+def test_the_nats_of_tokens_add_up_to_those_of_their_row(runs, objective):
+    saved = checkpoint.load(runs / objective)
+    model, how = load_model(saved), evaluator(saved.config, saved.vocab)
+    rows = open_rows(replace(saved.config.data, packing="document"), "test", saved.vocab)
+    whole = score(model, how, rows, np.arange(len(rows)), draws=2, quiet=True).nats.mean(axis=1)
+    each = token_nats(model, how, rows, draws=2)
+    assert np.allclose(each.sum(axis=1), whole, rtol=1e-5)
+    assert (each[np.arange(rows.length) >= rows.count[:, None]] == 0).all()  # padding costs nothing
 
 
 def test_real_sets_score_the_same_with_1_and_8_workers(shared, tmp_path, runs, monkeypatch):

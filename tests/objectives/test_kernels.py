@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from adlm.objectives.d3pm import step_divergence
+from adlm.objectives.gidd import dynamic
 from adlm.objectives.kernels import divergence
 from adlm.objectives.sedd import masked_entropy, uniform_entropy
 from adlm.process.kernel import Kernel, Mask, Mixture, Uniform, make_kernel
@@ -225,3 +226,11 @@ def test_a_mixture_tells_the_network_the_time_itself():
     t = torch.linspace(0, 1, 5, dtype=torch.float64)
     kernel = Mixture(LogLinear(), MASK, V)
     assert torch.allclose(kernel.level(LogLinear().alpha(t)), t)
+
+
+def test_gidds_weights_of_training_are_two_one_and_what_the_log_snr_says():
+    kernel = Mixture(LogLinear(), MASK, V, share=0.2)
+    z, x = torch.tensor([MASK, 0, 1, 1]), torch.tensor([1, 1, 1, 1])
+    t = torch.tensor([0.3, 0.3, 0.2, 1e-9], dtype=torch.float64)
+    clean = kernel.b / V * math.sqrt(0.8 / 0.2)
+    assert dynamic(kernel, z, x, t).tolist() == pytest.approx([2.0, 1.0, clean, 2.0])

@@ -230,6 +230,13 @@ def test_in_training_flat_weights_put_2_before_the_bracket():
     assert evaluator(config(process), VOCAB, COUNTS).bound
 
 
+def test_at_least_one_token_is_hidden_at_any_time():
+    x, free = torch.zeros(1, 3, dtype=torch.long), torch.ones(1, 3, dtype=torch.bool)
+    noised, _ = hide_in_order(x, free, Noise(torch.zeros(1), torch.rand(1, 3)), 9, torch.ones(2))
+    assert noised.masked.sum() == 1
+    assert noised.weight.isfinite().all()
+
+
 def test_a_row_without_a_free_token_has_a_time_above_zero():
     x, free = torch.zeros(1, 3, dtype=torch.long), torch.zeros(1, 3, dtype=torch.bool)
     noise = Noise(torch.tensor([0.5]), torch.rand(1, 3))

@@ -193,6 +193,10 @@ def test_a_step_passes_every_wanted_row_once(kind, anchor_every):
     dice = np.random.default_rng(0)
     for step in range(12):
         wanted = dice.random(4) < 0.7
-        plan = memory.plan(wanted, np.ones((4, 6), dtype=bool), slice(0, 3), slice(0, 6), step)
-        rows = [row for one in plan for row in one.rows]
+        passed = np.tile(np.arange(6) < 3, (4, 1))
+        plan = memory.plan(wanted, passed, slice(0, 3), slice(0, 6), step)
+        found = list(plan)
+        rows = [row for one in found for row in one.rows]
         assert sorted(rows) == np.flatnonzero(wanted).tolist()
+        renewed = [one.anchors for one in found if one.at is None and kind != "none"]
+        assert all(renewed)  # where all is renewed, anchors are

@@ -307,6 +307,10 @@ def test_any_seed_can_be_taken():
     assert not any(torch.equal(a, b) for a, b in itertools.combinations(drawn, 2))
 
 
+def test_a_block_may_be_one_token():
+    assert make_policy("blocks", make_schedule("log-linear"), {"size": 1}).size == 1
+
+
 @pytest.mark.parametrize(("asked", "taken"), [(0, 16), (8, 8), (99, 16)])
 def test_blocks_see_no_more_than_a_trained_row(asked, taken):
     options = {"size": 4, "context": asked}
