@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
@@ -26,6 +27,8 @@ PLAIN = {
     dict: "names with values, such as {name: 1}",
 }
 MOST = 60  # characters of a wrong value that a sentence repeats
+# of a list on the command line; a comma inside quotes does not end it
+ITEM = re.compile(r"""\s*'[^']*'\s*(?=,|$)|(?:"[^"]*"|[^,"]|")+""")
 LARGEST = 1 << 28  # bytes of a JSON file that is read: the largest tokenizers have a tenth of it
 
 
@@ -146,6 +149,8 @@ def from_words(words: str | list[str], kind: Any, name: str) -> Any:
         ([2, 4], None)
         >>> from_words("{nodes: 10, deep: true}", dict[str, int | bool], "knobs")
         {'nodes': 10, 'deep': True}
+        >>> from_words('["a, b", c]', list[str], "only")
+        ['a, b', 'c']
     """
     if words == "null" and NoneType in get_args(kind):
         return None
@@ -154,7 +159,8 @@ def from_words(words: str | list[str], kind: Any, name: str) -> Any:
         return typed(words, kind, name, strict=False)
     items = [words] if isinstance(words, str) else words
     if len(items) == 1 and items[0].strip().startswith(("[", "(", "{")):
-        items = [unquoted(part) for part in items[0].strip()[1:-1].split(",") if part.strip()]
+        parts = ITEM.findall(items[0].strip()[1:-1])
+        items = [unquoted(part) for part in parts if part.strip()]
     if form is not dict or not all(":" in item for item in items):
         return typed(items, kind, name, strict=False, found=words)
     pairs = [item.partition(":") for item in items]
