@@ -23,6 +23,14 @@ ANSWERS: dict[tuple[str, str, str], str] = {
         "max(1.0, 1 / float(self.exponents.min()))",
         "(min(1.0, 1 / float(self.exponents.min())))",
     ): "any power of the time gives the same bound; this one varies less",
+    ("adlm/samplers/order.py", "1 - stay ** k.max()", "(1 + stay ** k.max())"): (
+        "more positions are asked about, and none more is written"
+    ),
+    ("adlm/objectives/interval.py", "False", "True"): "whether a bar of progress is shown",
+    ("adlm/samplers/cache.py", "9", "10"): "both are before any step",
+    ("adlm/process/kernel.py", "u < at.hidden", "(u <= at.hidden)"): (
+        "both sides are real numbers, and equal with probability 0"
+    ),
     ("adlm/samplers/first_hitting.py", "1.0", "2.0"): "minus any number is below every chance",
     ("adlm/objectives/interval.py", "64", "65"): "rows at once never change what is measured",
     (

@@ -214,3 +214,11 @@ def test_counts_that_are_none_are_one_sentence(saved, bad):
     forge(saved)
     with pytest.raises(UserError, match="must be a list of 16 counts"):
         checkpoint.load(saved).lengths()
+
+
+def test_what_was_exported_for_use_cannot_be_resumed(saved, tmp_path):
+    assert main(["export", str(saved), "--to", str(tmp_path / "out")]) == 0
+    exported = checkpoint.load(tmp_path / "out")
+    for ask in (exported.training, lambda: exported.state(RunState)):
+        with pytest.raises(UserError, match="exported for use only"):
+            ask()

@@ -243,6 +243,7 @@ def test_a_row_without_a_free_token_has_a_time_above_zero():
     noised, t = hide_in_order(x, free, noise, 9, torch.ones(2))
     assert not noised.masked.any()
     assert t.item() > 0  # its logarithm is finite
+    assert noised.weight.tolist() == [0.0]
 
 
 @pytest.mark.parametrize("order", [-8.0, 8.0])

@@ -37,7 +37,8 @@ def test_schedule_is_consistent(name):
 
 
 @pytest.mark.parametrize(
-    "spec", ["polynomial:x", "polynomial:-1", "polynomial:nan", "log-linear:2", "linear"]
+    "spec",
+    ["polynomial:x", "polynomial:-1", "polynomial:0", "polynomial:nan", "log-linear:2", "linear"],
 )
 def test_bad_schedule_is_one_sentence(spec):
     with pytest.raises(UserError):

@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 from torch import Tensor
 
 from adlm.objectives.base import make_objective
-from adlm.process.score import masked_step
+from adlm.process.score import masked_step, uniform_analytic
 from adlm.registry import lookup
 from adlm.samplers.base import Canvas, make_policy, run
 from adlm.samplers.categorical import Draw
@@ -207,3 +207,12 @@ def test_each_objective_offers_the_samplers_that_can_write_with_it():
 def test_scores_that_add_up_to_more_than_a_step_leave_no_mask():
     step = masked_step(torch.tensor([[3.0, 1.0, 0.0]]), 0.5, mask=2)
     assert step.tolist() == [[0.75, 0.25, 0.0]]
+
+
+def test_steps_by_scores_that_do_not_fit_together_have_no_negative_chance():
+    generator = torch.Generator().manual_seed(0)
+    score = torch.exp(4 * torch.randn(200, 6, generator=generator, dtype=torch.float64))
+    z = torch.randint(0, 5, (200,), generator=generator)
+    step = uniform_analytic(score, z, 0.3, mask=5)
+    assert (step >= 0).all()
+    assert torch.allclose(step.sum(dim=1), torch.ones(200, dtype=torch.float64))

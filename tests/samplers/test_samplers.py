@@ -21,7 +21,7 @@ from adlm.process.schedule import make_schedule
 from adlm.registry import lookup, names
 from adlm.samplers import canvas as canvases
 from adlm.samplers.base import Canvas, make_policy, run
-from adlm.samplers.categorical import Draw
+from adlm.samplers.categorical import Draw, inverse
 from adlm.samplers.causal import run_causal
 from adlm.samplers.choice import find_way
 from adlm.samplers.confidence import MEASURES, surest
@@ -329,3 +329,13 @@ def test_the_last_step_writes_what_is_left_whatever_the_threshold(s):
     waiting, sure = torch.ones(1, 3, dtype=torch.bool), torch.tensor([0.2, 0.3, 0.1])
     written = surest(waiting, sure, torch.zeros(1, 3), 1.0, s, threshold=0.9)
     assert written.tolist() == ([[True] * 3] if s == 0 else [[False, True, False]])
+
+
+def test_the_end_of_the_unit_interval_is_the_last_token():
+    p = torch.tensor([[0.5, 0.5]], dtype=torch.float64)
+    assert inverse(p, torch.ones(1, dtype=torch.float64)).tolist() == [1]
+
+
+def test_what_is_given_is_certain():
+    made = canvas(Network(TabularPair.random(2, seed=0)), rows=3, length=2)
+    assert (made.probability == 1).all()
