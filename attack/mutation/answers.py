@@ -31,6 +31,12 @@ ANSWERS: dict[tuple[str, str, str], str] = {
     ("adlm/process/kernel.py", "u < at.hidden", "(u <= at.hidden)"): (
         "both sides are real numbers, and equal with probability 0"
     ),
+    ("adlm/objectives/udlm.py", "batch.x > self.mask", "(batch.x >= self.mask)"): (
+        "a text has no masks"
+    ),
+    ("adlm/objectives/bd3lm.py", "u < hidden", "(u <= hidden)"): (
+        "both sides are real numbers, and equal with probability 0"
+    ),
     ("adlm/samplers/first_hitting.py", "1.0", "2.0"): "minus any number is below every chance",
     ("adlm/objectives/interval.py", "64", "65"): "rows at once never change what is measured",
     (

@@ -333,3 +333,11 @@ def test_an_anchored_objective_without_an_anchor_network_is_one_sentence():
 def test_only_models_from_left_to_right_have_an_exact_likelihood(name):
     kind = lookup("objective", name)
     assert kind.exact == kind.causal == (name in ("ar", "a2r"))
+
+
+@pytest.mark.parametrize("name", names("objective"))
+def test_anchoring_changes_nothing_of_what_a_base_is(name):
+    base = getattr(lookup("objective", name), "base_class", None)
+    for trait in ("causal", "exact", "reads", "in_blocks", "parameterization"):
+        if base is not None:
+            assert getattr(lookup("objective", name), trait) == getattr(base, trait), trait

@@ -84,6 +84,13 @@ def test_the_anchor_network_is_never_told_of_more_noise_than_there_is():
     assert earlier.context.sigma.isfinite().all()
 
 
+def test_without_a_delay_no_number_is_drawn_for_one():
+    found = [torch.Generator().manual_seed(2) for _ in range(2)]
+    for stale, generator in zip((0.0, 0.3), found, strict=True):
+        noise = make_objective(config(stale=stale), VOCAB).noise(4, 8, generator)
+        assert (noise.stale is None) == (stale == 0)
+
+
 def test_the_update_learns():
     found, net = score(config(), later=0.9)
     found.bound.backward()

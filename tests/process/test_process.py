@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adlm.config import ProcessConfig
 from adlm.errors import UserError
 from adlm.process.mask import bernoulli, discrete, exact_k
 from adlm.process.schedule import make_schedule
@@ -135,3 +136,10 @@ def test_exact_k_is_uniform_over_k_and_over_subsets():
     assert counts[0] == 0
     chi_square = ((counts - expected)[1:] ** 2 / expected[1:]).sum()
     assert chi_square < 22.5  # 6 degrees of freedom, p = 0.001
+
+
+@pytest.mark.parametrize("range_", [(-51.0, 0.0), (0.0, 51.0), (1.0, 1.0), (2.0, 1.0)])
+def test_the_range_of_softened_noise_rises_between_its_limits(range_):
+    assert ProcessConfig(softened=(-50.0, 50.0)).softened == (-50.0, 50.0)
+    with pytest.raises(UserError, match="two numbers in"):
+        ProcessConfig(softened=range_)

@@ -303,6 +303,7 @@ def test_a_row_that_did_not_change_is_not_passed_again():
 
 
 def test_any_seed_can_be_taken():
+    assert SamplingSettings(seed=2**31 - 1).seed == 2**31 - 1
     drawn = [RowRandom(seed, [0]).uniform(8) for seed in (0, 2**62 + 1, 2**63 - 1)]
     assert not any(torch.equal(a, b) for a, b in itertools.combinations(drawn, 2))
 
