@@ -37,6 +37,8 @@ ANSWERS: dict[tuple[str, str, str], str] = {
     ("adlm/objectives/bd3lm.py", "u < hidden", "(u <= hidden)"): (
         "both sides are real numbers, and equal with probability 0"
     ),
+    ("adlm/samplers/confidence.py", "1e-7", "2e-07"): "both are below the digits that are compared",
+    ("adlm/objectives/texts.py", "0", "1"): "nobody asks these rows how many bytes they have",
     ("adlm/samplers/first_hitting.py", "1.0", "2.0"): "minus any number is below every chance",
     ("adlm/objectives/interval.py", "64", "65"): "rows at once never change what is measured",
     (

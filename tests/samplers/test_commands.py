@@ -99,6 +99,7 @@ def test_a_cache_from_the_command_line_and_from_python(runs, kind, tmp_path):
         ("mdlm --sampler blocks --policy.inner blocks", "must be another sampler than blocks"),
         ("mdlm --sampler blocks --policy.inner anchor-first", "has no 'anchor-first'"),
         ("mdlm --cache double", "cache.kind must be one of 'none', 'prefix', 'dual', 'delayed'"),
+        ("mdlm --cache dual --cache.every 1000001", "--cache.every must be at most 1,000,000"),
         ("mdlm --cache dual --cache.every 0", "--cache.every must be at least 1, found 0"),
         ("ar --cache dual", "--cache dual is for models of whole rows: ar keeps what is finished"),
         ("mdlm --anchor_every 4", "--anchor_every is for anchored diffusion, not for mdlm"),
@@ -224,3 +225,10 @@ def test_a_document_ends_at_its_first_end_and_one_without_goes_on(runs):
     given[0][:2] = vocab.eos  # the first begins the row
     assert published.write(given[0], adlm.api.settings(n=1)).ends.tolist() == [2]
     assert never.write(given[0], adlm.api.settings(n=1)).ends.tolist() == [1]
+
+
+def test_twice_as_many_texts_ask_the_head_twice_as_often(runs):
+    model = adlm.load(runs / "ar")
+    given = template.after("", 16, model.vocab)
+    heads = [model.write(given, adlm.api.settings(n=n)).heads for n in (1, 2)]
+    assert heads[1] == 2 * heads[0] > 0

@@ -110,3 +110,9 @@ def test_the_loop_s_clock_goes_to_its_plateau_and_on():
     for t, alpha in right.items():
         assert policy.alpha(t) == pytest.approx(alpha)
         assert policy.alpha(torch.tensor(t)).item() == pytest.approx(alpha)
+
+
+def test_rescaling_takes_a_share_of_the_most_that_keeps_the_marginal():
+    policy = make_policy("remdm-rescale", make_schedule("log-linear"), {"eta": 0.5})
+    move = policy.move(0.5, 0.4, 64)
+    assert policy.sigma(move) == pytest.approx(0.5 * min(1.0, (1 - 0.6) / 0.5))
