@@ -1,10 +1,12 @@
 """What settings follow from what a text is for; `adlm eval efficiency` is where they come from.
 
     exact  the model's own distribution, by its reverse process: every sampler's reference
-    best   what a judge finds likeliest while it varies: remasking; block diffusion by confidence
+    best   what a judge finds likeliest while it varies: from the likeliest tokens (a nucleus), with
+           remasking; block diffusion by confidence
     fast   several tokens a pass by confidence, the dual cache, anchors every few steps
 
-Only what a checkpoint has a choice of is changed: AR has one way to write.
+Only what a checkpoint has a choice of is changed, and nothing that was asked for: AR has one way to
+write.
 """
 
 from __future__ import annotations
@@ -14,9 +16,11 @@ from dataclasses import replace
 from adlm.config import Config
 from adlm.errors import UserError
 from adlm.samplers.cache import CacheSettings
+from adlm.samplers.categorical import Draw
 from adlm.samplers.settings import SamplingSettings
 
 TOKENS, BLOCK_TOKENS = 4, 2  # written a pass by `fast`; in the short blocks of block diffusion
+NUCLEUS = 0.9  # share of the probability that `best` draws from
 ANCHORS = 4  # steps between two passes of an anchor network, of `fast`
 
 
@@ -34,6 +38,8 @@ def toward(
         raise UserError(f"--goal {goal} chooses the sampler: leave out --sampler and --policy")
     surest = "confidence" in known
     if goal == "best":
+        if settings.draw == Draw():
+            settings = replace(settings, draw=Draw(nucleus=NUCLEUS))
         sampler = "remdm-cap" if whole else "confidence"
         return replace(settings, sampler=sampler) if surest else settings
     if not surest:

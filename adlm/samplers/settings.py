@@ -18,7 +18,8 @@ class SamplingSettings:
     Attributes:
         n: How many.
         goal: What the texts are for: exact (the model's own distribution), best (texts that read
-            best) or fast; the last two choose sampler, cache and anchor_every.
+            best: sampler, and a nucleus of 0.9 unless told otherwise) or fast (sampler, cache and
+            anchor_every).
         sampler: causal for AR and A2R; for masked diffusion ancestral (the default),
             first-hitting (that of block diffusion, inside its blocks), remdm-cap, remdm-rescale,
             remdm-conf, remdm-loop, remdm-switch, forward-backward, dfm, confidence, blocks, and

@@ -69,11 +69,15 @@ class Served:
         config = self.model.config
         known, policy = samplers_for(config), dict(how.policy or {})
         cache = CacheSettings(how.cache or "none", how.cache_every or 16)
+        temperature = 1.0 if how.temperature is None else how.temperature
+        sentence = f"temperature must be 0, or from {COLDEST} to 100"
+        refuse_unless(temperature == 0 or temperature >= COLDEST, sentence, "temperature")
         asked = SamplingSettings(
             goal=how.goal or "exact",
             sampler=how.sampler,
             steps=how.steps,
             policy=policy,
+            draw=Draw(temperature, how.top_k or 0, how.top_p or 1.0),
             cache=cache,
             anchor_every=how.anchor_every or 1,
         )
@@ -82,17 +86,13 @@ class Served:
         for name in (sampler, policy.get("inner", sampler)):  # never code from outside
             sentence = f"{self.id} has no sampler '{str(name)[:40]}'; it has {', '.join(known)}"
             refuse_unless(name in known, sentence, "sampler")
-        temperature = 1.0 if how.temperature is None else how.temperature
-        sentence = f"temperature must be 0, or from {COLDEST} to 100"
-        refuse_unless(temperature == 0 or temperature >= COLDEST, sentence, "temperature")
         most = 4 * self.limits.tokens
         refuse_unless((how.steps or 1) <= most, f"steps must be at most {most}", "steps")
         if sampler == "causal":
             refuse_unless(not policy, "the sampler causal has no options", "policy")
         else:
             make_policy(sampler, make_schedule(config.process.schedule), policy)
-        draw = Draw(temperature, how.top_k or 0, how.top_p or 1.0)
-        settings = replace(asked, goal="exact", sampler=sampler, draw=draw)  # all is chosen now
+        settings = replace(asked, goal="exact", sampler=sampler)  # all is chosen now
         check_memory(settings, config)
         return settings
 

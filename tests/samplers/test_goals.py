@@ -6,6 +6,7 @@ import pytest
 
 from adlm.errors import UserError
 from adlm.recipes import recipe
+from adlm.samplers.categorical import Draw
 from adlm.samplers.choice import check_memory, chosen, in_blocks, samplers_for
 from adlm.samplers.goals import toward
 from adlm.samplers.settings import SamplingSettings
@@ -40,6 +41,15 @@ def test_fast_keeps_what_a_model_can_keep():
     assert settled("mdlm", goal="fast").steps == 64 // 4
     assert settled("mdlm", goal="fast", steps=7).steps == 7
     assert settled("ar", goal="fast").sampler is None
+
+
+def test_best_draws_from_the_likeliest_tokens_unless_told_otherwise():
+    for model in MODELS:
+        assert settled(model, goal="best").draw == Draw(nucleus=0.9)
+        assert settled(model, goal="best", draw=Draw(0.7)).draw == Draw(0.7)
+        assert settled(model, goal="fast").draw == Draw()
+    assert settled("mdlm", goal="best").sampler == "remdm-cap"
+    assert settled("bd3lm", goal="best").sampler == "confidence"
 
 
 def test_a_goal_and_a_sampler_contradict_each_other():
