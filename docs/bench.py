@@ -51,7 +51,9 @@ class TrainStepBench(Result):
         note = (
             "`python benchmarks/train_step.py --compile`: one MDLM step, the optimiser's update "
             "included where its share of the time stands, against the matrix-product peak of the "
-            "same run; rows of L and 4 L, as many tokens; AVX2: without AVX-512 and bf16 units."
+            "same run; rows of L and 4 L, as many tokens; AVX2: without AVX-512 and bf16 units. "
+            "The rest of the time goes to what is no large matrix product: norms, attention, the "
+            "loss, and at nano, whose matrices are small, the update."
         )
         return Section("Training step", [*header, "the update's time", "peak MiB"], rows, [note])
 

@@ -200,3 +200,7 @@ def test_a_step_passes_every_wanted_row_once(kind, anchor_every):
         assert sorted(rows) == np.flatnonzero(wanted).tolist()
         renewed = [one.anchors for one in found if one.at is None and kind != "none"]
         assert all(renewed)  # where all is renewed, anchors are
+
+
+def test_a_cache_may_be_kept_for_a_million_steps():
+    assert CacheSettings("dual", every=10**6, block=10**6).every == 10**6
