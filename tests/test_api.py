@@ -131,7 +131,7 @@ def test_a_saved_model_is_the_same_one(runs: Path, tmp_path: Path) -> None:
         (lambda m: m.hidden("a" * 99), "text must be 1 to 16 tokens long, found '99 tokens'"),
         (lambda m: m.logits([[1, 999]]), "ids must be from 0 to 257, .* found 999"),
         (lambda m: m.logits([[0, -1]]), "ids must be from 0 to 257, .* found -1"),
-        (lambda m: m.logits([[]]), "ids must be whole numbers of shape"),
+        (lambda m: m.logits(np.zeros((1, 0), dtype=np.int64)), "ids must be whole numbers of sha"),
         (lambda m: m.logits([[1.5]]), r"ids must be whole numbers .* found .float32 of shape"),
         (lambda m: m.logits([[1], [2, 3]]), "ids must be whole numbers of shape"),
         (lambda m: m.logits([[1]], sigma=0.5), "sigma is for networks that see the noise level"),

@@ -251,3 +251,9 @@ def test_an_order_may_be_as_strong_as_eight(order):
     assert ProcessConfig(order=order).order == order
     with pytest.raises(UserError, match=r"process\.order must be"):
         ProcessConfig(order=1.01 * order)
+
+
+@pytest.mark.parametrize("order", [0.0, -1.0])
+def test_the_estimator_says_which_order_there_is(order):
+    made = make_objective(config(ProcessConfig(order=order)), VOCAB)
+    assert ("order -1 by rarity" in made.estimator) == (order != 0)
