@@ -40,7 +40,7 @@ ANSWERS: dict[tuple[str, str, str], str] = {
     ("adlm/samplers/confidence.py", "1e-7", "2e-07"): "both are below the digits that are compared",
     ("adlm/objectives/texts.py", "0", "1"): "nobody asks these rows how many bytes they have",
     ("adlm/objectives/d3pm.py", "True", "False"): (
-        "a trait of a class is read, not run: tests/objectives/test_anchored.py compares all of them"
+        "a trait of a class is read, not run: tests/objectives/test_anchored.py compares them"
     ),
     ("adlm/samplers/first_hitting.py", "1.0", "2.0"): "minus any number is below every chance",
     ("adlm/objectives/interval.py", "64", "65"): "rows at once never change what is measured",
