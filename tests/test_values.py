@@ -123,3 +123,9 @@ def test_an_endless_file_is_not_read_to_its_end(monkeypatch):
     monkeypatch.setattr(values, "LARGEST", 1000)
     with pytest.raises(UserError, match="more than 1,000 bytes"):
         values.read_plain(Path("/dev/zero"))
+
+
+def test_a_name_has_no_nul_and_a_written_text_may():
+    with pytest.raises(UserError, match="name must be a text"):
+        values.typed("a\0b", str, "name")
+    assert values.typed({"way": ["a\0b"]}, dict[str, list[str]], "samples") == {"way": ["a\0b"]}

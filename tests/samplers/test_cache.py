@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from adlm.config import ModelConfig
+from adlm.errors import UserError
 from adlm.models.anchored import Anchored
 from adlm.models.denoiser import Denoiser
 from adlm.nn.cache import RowBlock, RowCache
@@ -204,3 +205,5 @@ def test_a_step_passes_every_wanted_row_once(kind, anchor_every):
 
 def test_a_cache_may_be_kept_for_a_million_steps():
     assert CacheSettings("dual", every=10**6, block=10**6).every == 10**6
+    with pytest.raises(UserError, match=r"--cache\.block must be at most 1,000,000"):
+        CacheSettings("dual", block=10**6 + 1)
