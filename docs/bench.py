@@ -48,9 +48,10 @@ class TrainStepBench(Result):
             for r in self.rows
         ]
         header = ["size", "precision", "L", "tokens/s", "GFLOP/s of the peak", "share"]
+        sizes = " ".join(dict.fromkeys(r.size for r in self.rows))
         note = (
-            "`python benchmarks/train_step.py --compile`: one MDLM step, the optimiser's update "
-            "included where its share of the time stands, against the matrix-product peak of the "
+            f"`python benchmarks/train_step.py --sizes {sizes} --compile`: one MDLM step, "
+            "the optimiser's update included where its share of the time stands, against the matrix-product peak of the "
             "same run; rows of L and 4 L, as many tokens; AVX2: without AVX-512 and bf16 units. "
             "The rest of the time goes to what is no large matrix product: norms, attention, the "
             "loss, and at nano, whose matrices are small, the update."

@@ -85,9 +85,9 @@ def test_the_anchor_network_is_never_told_of_more_noise_than_there_is():
 
 
 def test_without_a_delay_no_number_is_drawn_for_one():
-    found = [torch.Generator().manual_seed(2) for _ in range(2)]
-    for stale, generator in zip((0.0, 0.3), found, strict=True):
-        noise = make_objective(config(stale=stale), VOCAB).noise(4, 8, generator)
+    for stale in (0.0, 0.3):
+        objective = make_objective(config(stale=stale), VOCAB)
+        noise = objective.noise(4, 8, torch.Generator().manual_seed(2))
         assert (noise.stale is None) == (stale == 0)
 
 

@@ -339,4 +339,7 @@ def test_the_end_of_the_unit_interval_is_the_last_token():
 
 def test_what_is_given_is_certain():
     made = canvas(Network(TabularPair.random(2, seed=0)), rows=3, length=2)
-    assert (made.probability == 1).all()
+    made.z[:, 0], made.frozen[:, 0] = 0, True
+    run(made, make_policy("first-hitting", make_schedule("log-linear")), 2)
+    assert (made.probability[:, 0] == 1).all()
+    assert (made.probability[:, 1] < 1).all()

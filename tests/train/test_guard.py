@@ -123,7 +123,6 @@ def test_more_of_them_in_a_row_stop_the_run(text_file, tmp_path, skip, bad):
 
 
 def test_a_step_that_is_left_out_leaves_no_gradient(text_file, tmp_path):
-    """Training with a broken batch that is left out is training without that step."""
-    config = make_config(text_file, steps=3, skip_broken=2)
-    engine = fit(replace(config, train=replace(config.train, steps=2)), tmp_path / "a", bad=(1,))
+    """The last of two steps is broken: what it left would be added to the next one's."""
+    engine = fit(make_config(text_file, steps=2, skip_broken=2), tmp_path / "a", bad=(1,))
     assert all(p.grad is None for p in engine.model.parameters())
