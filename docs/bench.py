@@ -51,8 +51,9 @@ class TrainStepBench(Result):
         sizes = " ".join(dict.fromkeys(r.size for r in self.rows))
         note = (
             f"`python benchmarks/train_step.py --sizes {sizes} --compile`: one MDLM step, "
-            "the optimiser's update included where its share of the time stands, against the matrix-product peak of the "
-            "same run; rows of L and 4 L, as many tokens; AVX2: without AVX-512 and bf16 units. "
+            "the optimiser's update included where its share of the time stands, against "
+            "the matrix-product peak of the same run; rows of L and 4 L, as many tokens; "
+            "AVX2: without AVX-512 and bf16 units. "
             "The rest of the time goes to what is no large matrix product: norms, attention, the "
             "loss, and at nano, whose matrices are small, the update."
         )
