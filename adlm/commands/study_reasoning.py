@@ -16,6 +16,7 @@ def study_reasoning(
     settings: ReasoningSettings = ReasoningSettings(),
     seeds: int = 2,
     tests: int = 500,
+    exam: str = "",
     workers: int = 1,
     threads: int = 0,
     peek: bool = False,
@@ -32,16 +33,19 @@ def study_reasoning(
         settings: Data, model and stages, the same for all.
         seeds: Seeds of each method; the test items are the same.
         tests: Test items; 0 = all of a file's.
+        exam: Where test items come from: generated, files, or a folder; as in training by default.
         workers: Runs at a time.
         threads: Threads of each run; 0 = its share of the cores.
         peek: Run nothing, only write the result of the runs that are done.
         home: Folder of the runs; runs/study-reasoning-TASK by default.
         out: Result file; results/study-reasoning-TASK.json by default. A table (.md) and a plot
-            (.png) are written beside it.
+            (.png) are written beside it. Runs that are in it already, with the same settings, are
+            not done again.
     """
     runner.check_seeds(seeds)
     check(tests >= 0, "--tests", tests, "0 (all) or more")
     folder = Path(home or f"runs/study-reasoning-{task}")
+    result_file = Path(out or f"results/study-reasoning-{task}.json")
     made = ReasoningStudy(
         name=task,
         home=folder,
@@ -50,6 +54,8 @@ def study_reasoning(
         settings=settings,
         seeds=seeds,
         tests=tests,
+        exam=exam,
+        before=result_file,
     )
     result = made.gather() if peek else made.run(workers, threads)
-    runner.write(result, Path(out or f"results/study-reasoning-{task}.json"))
+    runner.write(result, result_file)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from adlm.config import to_dict
+from adlm.reasoning.data import Items
 from adlm.reasoning.plan import Plan
 from adlm.reasoning.score import Tally, tally
 from adlm.reasoning.train import load_trained, train
 from adlm.reasoning.vocab import pieces
 from adlm.results import write_json
+from adlm.train import log
 
 
 @dataclass(frozen=True)
@@ -24,18 +26,26 @@ class ReasoningRun(Tally):
     source: str
     plan: Plan
     tests: int
+    exam: str = ""
+    stages: list[float] = field(default_factory=list)  # accuracy on valid items after each
 
 
-def measure(plan: Plan, folder: Path, tests: int) -> int:
+def exam_items(plan: Plan, tests: int, exam: str = "") -> Items:
+    """Return the test items: of seed 0 whatever the run's own, so that seeds can be compared."""
+    given = replace(plan.settings, seed=0, data=exam or plan.settings.data)
+    return replace(plan, settings=given).items("test", tests)
+
+
+def measure(plan: Plan, folder: Path, tests: int, exam: str = "") -> int:
     """Train (or resume), solve test items, write result.json last; returns the exit code.
 
-    The test items are those of seed 0 whatever the run's own seed, so that seeds can be compared.
+    They come from `exam` (generated, files or a folder), by default from where the training's do.
     """
     if code := train(plan, folder, resume=True):
         return code
     trained = load_trained(str(folder))
     solver = trained.solver
-    items = replace(plan, settings=replace(plan.settings, seed=0)).items("test", tests)
+    items = exam_items(plan, tests, exam)
     found = tally(solver.solve(items.items))
     made = [pieces(i, solver.vocab) for i in plan.items("train", plan.settings.items).items]
     tokens = sum(
@@ -43,6 +53,7 @@ def measure(plan: Plan, folder: Path, tests: int) -> int:
         for stage in plan.stages()
         for p in made
     )
+    records = log.read(folder / "metrics.jsonl")
     result = ReasoningRun(
         **vars(found),
         seconds=trained.seconds,
@@ -51,6 +62,8 @@ def measure(plan: Plan, folder: Path, tests: int) -> int:
         source=items.source,
         plan=plan,
         tests=tests,
+        exam=exam,
+        stages=[r["valid_accuracy"] for r in records if "valid_accuracy" in r],
     )
     write_json(folder / "result.json", to_dict(result))
     shutil.rmtree(folder / "checkpoints")  # the figures stay

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
 from adlm import device as devices
 from adlm.config import to_dict
 from adlm.reasoning.plan import Plan, ReasoningSettings
-from adlm.reasoning.run import ReasoningRun, measure
+from adlm.reasoning.run import ReasoningRun, exam_items, measure
 from adlm.reasoning.score import wilson
 from adlm.reasoning.train import step_seconds
 from adlm.registry import register
@@ -42,6 +42,7 @@ class ReasoningRow:
     data_hash: str
     source: str
     plan: Json  # as `config.to_dict` writes it
+    stages: list[float] = field(default_factory=list)  # accuracy on valid items after each
 
     def cells(self) -> list[str]:
         """Its line of the table, in per cent."""
@@ -71,6 +72,7 @@ class ReasoningStudyResult(Result):
     study: str = "reasoning"
     task: str
     rows: list[ReasoningRow]
+    runs: list[ReasoningRun] = field(default_factory=list)  # of which the rows are made
 
     def section(self, name: str) -> Section:
         """One line a method, and bars of their accuracy with the tokens that it costs."""
@@ -83,13 +85,23 @@ class ReasoningStudyResult(Result):
             [f"{r.tokens + r.slots:.0f} tokens" for r in self.rows],
         )
         title = f"{self.task}: accuracy, and what is generated for it"
+        said = f"Mean ± sd over {len(first.seeds)} seeds, in per cent; {first.source}."
         return Section(
             f"Reasoning: {self.task}",
             HEADER,
             [r.cells() for r in self.rows],
-            [f"Mean ± sd over {len(first.seeds)} seeds, in per cent; {first.source}."],
+            [said, *self.staged()],
             plots=[(title, bars(title, bars_of))],
         )
+
+    def staged(self) -> list[str]:
+        """Say how accuracy went from stage to stage, of methods that have several."""
+        told = [
+            f"{r.method} {', '.join(f'{100 * a:.1f}' for a in r.stages)}"
+            for r in self.rows
+            if len(r.stages) > 1
+        ]
+        return [f"On valid items after each stage: {'; '.join(told)}."] if told else []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +113,8 @@ class ReasoningStudy(Study):
     settings: ReasoningSettings
     seeds: int
     tests: int
+    exam: str = ""  # where test items come from; as in training by default
+    before: Path | None = None  # an earlier result file, whose runs are not done again
     module: ClassVar[str] = __name__
 
     def plan(self, label: str, seed: int = 0) -> Plan:
@@ -116,18 +130,28 @@ class ReasoningStudy(Study):
                 label,
                 seed,
                 self.home / f"{label}-seed{seed}",
-                [self.plan(label, seed), self.tests],
+                [self.plan(label, seed), self.tests, self.exam],
             )
             for seed in range(self.seeds)
             for label in self.methods
         ]
 
     def found(self) -> dict[tuple[str, int], ReasoningRun]:
-        return {(c.row, c.seed): figures(c) for c in self.cells() if c.result.is_file()}
+        earlier = []
+        if self.before and self.before.is_file():
+            earlier = ReasoningStudyResult.read(self.before).runs
+        known = {}
+        for cell in self.cells():
+            if cell.result.is_file():
+                known[cell.row, cell.seed] = figures(cell)
+            elif same := [r for r in earlier if given(r) == cell.given]:
+                known[cell.row, cell.seed] = same[0]
+        return known
 
     def left(self) -> list[Cell]:
         for label in self.methods:
             self.plan(label).stages()  # settings are checked before the first run
+        exam_items(self.plan(self.methods[0]), self.tests, self.exam)
         return super().left()
 
     def seconds(self, row: str) -> float:
@@ -142,15 +166,21 @@ class ReasoningStudy(Study):
         if not rows:
             raise self.none_done()
         device = devices.pick(self.settings.device)
-        result = ReasoningStudyResult(task=self.task, rows=rows)
+        every = [run for some in runs.values() for run in some]
+        result = ReasoningStudyResult(task=self.task, rows=rows, runs=every)
         return result.stamped(device, devices.precision(self.settings.precision, device))
 
 
 def figures(cell: Cell) -> ReasoningRun:
     """Return the figures of a finished run, which must be of its plan."""
     run: ReasoningRun = read_object(cell.result, ReasoningRun)
-    cell.check([run.plan, run.tests] == cell.given)
+    cell.check(given(run) == cell.given)
     return run
+
+
+def given(run: ReasoningRun) -> list[object]:
+    """Return what a run was given, as in `Cell`."""
+    return [run.plan, run.tests, run.exam]
 
 
 def over_seeds(label: str, runs: list[ReasoningRun]) -> ReasoningRow:
@@ -174,6 +204,7 @@ def over_seeds(label: str, runs: list[ReasoningRun]) -> ReasoningRow:
         data_hash=first.data_hash,
         source=first.source,
         plan=to_dict(first.plan),
+        stages=[statistics.mean(each) for each in zip(*(r.stages for r in runs), strict=False)],
     )
 
 
@@ -192,6 +223,6 @@ def seconds(plan: Plan) -> float:
     return a_step * sum(stage.epochs for stage in plan.stages()) * count / s.batch
 
 
-def work(folder: Path, plan: Plan, tests: int) -> int:
+def work(folder: Path, plan: Plan, tests: int, exam: str) -> int:
     """One run: train (or resume), solve the test items, keep the figures."""
-    return measure(plan, folder, tests)
+    return measure(plan, folder, tests, exam)

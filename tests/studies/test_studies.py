@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -19,14 +19,16 @@ from adlm.errors import UserError
 from adlm.locks import hold
 from adlm.models.cost import flops_per_token, parameters, training_flops
 from adlm.models.size import match
+from adlm.reasoning.data import generated
 from adlm.reasoning.plan import ReasoningSettings
+from adlm.reasoning.tasks.base import make_task
 from adlm.recipes import recipe
 from adlm.recipes.anchoring import anchored
 from adlm.studies import ablate, anchoring, baselines, pool
 from adlm.studies.ablate import AXES
 from adlm.studies.language import LanguageStudy
 from adlm.studies.pool import Job
-from adlm.studies.reasoning import ReasoningStudy, ReasoningStudyResult
+from adlm.studies.reasoning import ReasoningStudy, ReasoningStudyResult, work
 from adlm.studies.result import (
     LearningCurve,
     StudyPair,
@@ -179,6 +181,37 @@ def test_a_study_of_reasoning_of_the_version_before_goes_on():
     old = ReasoningStudyResult.read(BEFORE / "reasoning.json")
     (row,) = study.gather().rows
     assert replace(row, plan={}) == replace(old.rows[0], plan={})
+
+
+def test_a_study_of_reasoning_goes_on_from_its_file_and_is_examined_by_other_items(tmp_path):
+    small = {"items": 12, "valid": 2, "epochs": 3, "stages": 2, "batch": 6, "size": "pico"}
+    study = ReasoningStudy(
+        name="arithmetic",
+        home=tmp_path / "runs",
+        task="arithmetic",
+        methods=["cot", "acot"],
+        settings=ReasoningSettings(precision="fp32", **small),
+        seeds=1,
+        tests=4,
+        exam=str(tmp_path / "items"),
+    )
+    with pytest.raises(UserError, match="items"):
+        study.left()
+    made = generated(make_task("arithmetic"), 5, seed=7, split="test").items
+    (tmp_path / "items").mkdir()
+    (tmp_path / "items" / "test.json").write_text(json.dumps([asdict(item) for item in made]))
+    for cell in study.left():
+        assert work(cell.folder, *cell.given) == 0
+    result = study.gather()
+    result.save(tmp_path / "study.json")
+    cot, acot = result.rows
+    assert (cot.items, cot.source) == (4, "test.json")
+    assert (len(cot.stages), len(acot.stages)) == (1, 3)
+    assert "acot" in " ".join(result.section("study").notes)
+    moved = replace(study, home=tmp_path / "elsewhere", before=tmp_path / "study.json")
+    assert moved.left() == []
+    assert moved.gather().rows == result.rows
+    assert len(replace(moved, tests=3).left()) == 2  # of other settings
 
 
 def test_the_commands_share_one_list_of_settings():
