@@ -91,6 +91,8 @@ def measure(size: str, precision: str, compiled: bool, stretch: int, isa: str) -
         (score.bound / x.numel()).backward()
 
     passes()
+    if not all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters()):
+        sys.exit("a gradient is not finite: the time of such a pass says nothing")
     gradients = [p.grad for p in model.parameters()]
 
     def update() -> None:

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,6 +23,11 @@ from adlm.config import (
 )
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
+
+# torch takes what it compiled for one instruction set under another one too: then all is NaN
+if isa := os.environ.get("ATEN_CPU_CAPABILITY"):
+    kept = Path(tempfile.gettempdir(), f"torchinductor-{isa}")
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kept))
 
 
 @pytest.fixture(autouse=True)

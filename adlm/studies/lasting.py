@@ -74,6 +74,7 @@ def candidates() -> dict[str, Config]:
     rule = replace(mdlm, anchor=AnchorConfig(rule="corpus"))
     made["anchors longer 1"] = ordered(rule, 1, order_by="anchors")
     made["chance longer 1"] = ordered(mdlm, 1, order_by="chance")  # the control of the order
+    made["narrow bell"] = process(mdlm, times="bell:0.5:0.05")
     made["MDLM by bound"] = process(mdlm, times="stratified", weight="bound")
     made["loops"] = replace(mdlm, model=replace(mdlm.model, loops=4))
     made["self-conditioning"] = replace(mdlm, model=replace(mdlm.model, recall=0.5))

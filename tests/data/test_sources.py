@@ -235,7 +235,8 @@ def test_bad_files_are_one_sentence(tmp_path, content, name, says):
 def test_bad_names_are_one_sentence(name, split, says, monkeypatch):
     if name == "ptb":
         monkeypatch.setattr("adlm.data.sources.find_spec", lambda name: None)
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    # the variable HF_HUB_OFFLINE is read once, when the library is first imported
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(UserError, match=says):
         read(name, split)
 

@@ -48,7 +48,7 @@ PAGES = ("sampling", "evaluation", "reasoning", "index")
 REASON = {
     "train": "--items 8 --epochs 6 --valid 1 --size pico",
     "eval": "--limit 2",
-    "reasoning": "--items 8 --epochs 6 --valid 1 --size pico --seeds 1 --tests 2",
+    "reasoning": "--items 8 --stages 1 --epochs 2 --valid 1 --size pico --seeds 1 --tests 2",
 }
 
 
