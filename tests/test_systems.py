@@ -68,7 +68,7 @@ from adlm.studies.pool import Job, work
 try:  # a process of its own; there is no such corpus
     config = adlm.config.to_dict(adlm.load(run).config)
     config["data"]["name"] = corpus + ".gone"
-    work([Job("one", Path(out) / "job", "adlm.studies.worker", [config])], 1, 1)
+    work([Job("one", Path(out) / "job", "adlm.studies.worker", [config, False])], 1, 1)
 except adlm.errors.UserError as error:
     assert "one: " in str(error) and ".gone" in str(error), error
     print("fine")

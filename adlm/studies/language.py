@@ -47,6 +47,7 @@ class LanguageStudy(Study):
     before: Path | None = None  # an earlier result file, whose runs are not done again
     share: tuple[Path, ...] = ()  # nor those of other studies' files
     tokens: int = 0  # training tokens of a row, where the rows were made for one number
+    keep: bool = False  # the weights of runs
     module: ClassVar[str] = worker.__name__
 
     def cells(self) -> list[Cell]:
@@ -61,7 +62,7 @@ class LanguageStudy(Study):
                     seeded = replace(config, train=replace(config.train, seed=seed))
                     label = "".join(c if c.isalnum() else "-" for c in row)
                     folder = self.home / f"{label}-seed{seed}"
-                    out.append(Cell(row, seed, folder, [seeded]))
+                    out.append(Cell(row, seed, folder, [seeded, self.keep]))
         return out
 
     def found(self) -> dict[tuple[str, int], RunFigures]:
@@ -124,6 +125,7 @@ def make_study(
         before=Path(settings.out),
         share=shared(settings.share or ()),
         tokens=settings.tokens,
+        keep=settings.keep,
     )
 
 
@@ -163,7 +165,7 @@ def over_seeds(row: str, config: Config, size: int, runs: dict[int, RunFigures])
 def figures(cell: Cell) -> RunFigures:
     """Return the figures of a finished run, which must be of the cell's configuration."""
     test = LikelihoodResult.read(cell.result)
-    cell.check([from_dict(test.config)] == cell.given)
+    cell.check(from_dict(test.config) == cell.given[0])
     valid = LikelihoodResult.read(cell.folder / VALID)
     log = [r for r in read(cell.folder / "metrics.jsonl") if "valid_nll" in r]
     return RunFigures(

@@ -129,4 +129,5 @@ def study(settings: LastingSettings) -> HalvingStudy:
         before=Path(settings.out),
         share=settings.others,
         tokens=settings.tokens,
+        keep=settings.keep,
     )

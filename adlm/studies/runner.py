@@ -37,6 +37,7 @@ class StudySettings:
         workers: Runs at a time.
         threads: Threads of each run; 0 = its share of the cores.
         peek: Run nothing, only write the result of the runs that are done.
+        keep: Keep the weights of finished runs in their folders, not the figures alone.
         share: Result files of other studies, as a list: of those, runs with a row's configuration
             and seed are not done again.
         home: Folder of the runs.
@@ -50,6 +51,7 @@ class StudySettings:
     workers: int = 1
     threads: int = 0
     peek: bool = False
+    keep: bool = False
     share: list[str] | None = None
     home: str = "runs/study"
     out: str = "results/study.json"

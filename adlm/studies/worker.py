@@ -15,13 +15,17 @@ DRAWS = 4
 VALID = "valid.json"  # beside result.json: settings are chosen by it, never by the test split
 
 
-def work(home: Path, config: Config) -> int:
-    """Returns the exit code; result.json is written last and marks the run as done."""
+def work(home: Path, config: Config, keep: bool) -> int:
+    """Returns the exit code; result.json is written last and marks the run as done.
+
+    The weights go then, unless they are to be kept.
+    """
     if code := train(config, home, resume=True):
         return code
     saved = checkpoint.load(home)
     valid = LikelihoodSettings(split="valid", limit=VALID_ROWS, draws=DRAWS)
     measure(saved, valid).save(home / VALID)
     measure(saved, LikelihoodSettings(limit=TEST_ROWS, draws=DRAWS)).save(home / "result.json")
-    shutil.rmtree(home / "checkpoints")  # the figures stay
+    if not keep:
+        shutil.rmtree(home / "checkpoints")  # the figures stay
     return 0

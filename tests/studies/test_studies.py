@@ -24,7 +24,7 @@ from adlm.reasoning.plan import ReasoningSettings
 from adlm.reasoning.tasks.base import make_task
 from adlm.recipes import recipe
 from adlm.recipes.anchoring import anchored
-from adlm.studies import ablate, anchoring, baselines, pool
+from adlm.studies import ablate, anchoring, baselines, pool, worker
 from adlm.studies.ablate import AXES
 from adlm.studies.language import LanguageStudy
 from adlm.studies.pool import Job
@@ -150,6 +150,15 @@ def test_a_study_runs_and_is_not_done_twice(text_file, tmp_path, capsys):
         replace(changed, only=["ADML"]).left()
 
 
+def test_weights_of_a_run_go_unless_they_are_to_be_kept(text_file, tmp_path):
+    config = make_config(text_file, steps=2)
+    for keep in (False, True):
+        (cell,) = study_of({"MDLM": config}, {"MDLM": 1}, tmp_path / str(keep), keep=keep).left()
+        assert worker.work(cell.folder, *cell.given) == 0
+        assert cell.result.is_file()
+        assert bool(list(cell.folder.glob("checkpoints/step-*"))) == keep
+
+
 def test_a_study_of_the_version_before_goes_on(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     small_corpus(tmp_path)
@@ -260,7 +269,7 @@ def test_peeking_at_a_study_runs_nothing(tmp_path, capsys):
 
 def test_a_failing_run_says_why(text_file, tmp_path):
     config = to_dict(make_config(text_file.with_name("gone.txt")))
-    job = Job("MDLM", tmp_path / "s" / "run", "adlm.studies.worker", [config])
+    job = Job("MDLM", tmp_path / "s" / "run", "adlm.studies.worker", [config, False])
     with pytest.raises(UserError, match=r"^MDLM: .*gone.txt"):
         pool.work([job], workers=1, threads=1)
     broken = replace(job, given=[config, "one too many"])
