@@ -272,7 +272,7 @@ def test_a_failing_run_says_why(text_file, tmp_path):
     job = Job("MDLM", tmp_path / "s" / "run", "adlm.studies.worker", [config, False])
     with pytest.raises(UserError, match=r"^MDLM: .*gone.txt"):
         pool.work([job], workers=1, threads=1)
-    broken = replace(job, given=[config, "one too many"])
+    broken = replace(job, given=[config, False, "one too many"])
     with pytest.raises(UserError, match=r"stopped with code 1; see .*run\.log"):
         pool.work([broken], workers=1, threads=1)
 
