@@ -36,13 +36,9 @@ def settled(values: dict) -> Config:
 # of parts that have not changed since, made before results had a date; shown as such
 UNDATED = {
     "bench-anchored-step",
-    "bench-sampling",
-    "bench-train-step",
     "eval-reason-prontoqa-test",
     "eval-reason-prosqa-test",
     "eval-reason-prosqa-valid",
-    "study-reasoning-arithmetic",
-    "study-reasoning-prosqa",
 }
 
 
