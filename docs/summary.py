@@ -99,7 +99,9 @@ def front(study: StudyResult | None, task: ReasoningStudyResult | None) -> str:
         by = {row.method: row for row in task.rows}
         both = f"{right(by['acot'])}; CoT {right(by['cot'])}"
         seeds = str(len(by["acot"].seeds))
-        rows.append(["ACoT", "chain of thought with anchors first, on a small ProsQA", "", both, seeds])
+        rows.append(
+            ["ACoT", "chain of thought with anchors first, on a small ProsQA", "", both, seeds]
+        )
     header = ["model", "what it is", "training FLOPs", "test perplexity", "seeds"]
     return markdown_table(header, rows)
 

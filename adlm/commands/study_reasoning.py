@@ -44,6 +44,7 @@ def study_reasoning(
     """
     runner.check_seeds(seeds)
     check(tests >= 0, "--tests", tests, "0 (all) or more")
+    check(len(methods) >= 1, "--methods", methods, "at least one method")
     folder = Path(home or f"runs/study-reasoning-{task}")
     result_file = Path(out or f"results/study-reasoning-{task}.json")
     made = ReasoningStudy(

@@ -82,8 +82,8 @@ def from_files(task: Task, split: str, folder: str | None, skip_bad: bool = Fals
         for path in (place / name, place / Path(name).name):
             if path.is_file():
                 return read_file(task, path, skip_bad)
-    looked = ", ".join(str(d) for d in dirs) or "no folder: give --data_dir or ADLM_DATA"
-    raise UserError(f"{name} of the task {task.name} was not found in {looked}")
+    looked = f" in {', '.join(map(str, dirs))}" if dirs else ": give --data_dir or ADLM_DATA"
+    raise UserError(f"{name} of the task {task.name} was not found{looked}")
 
 
 def read_file(task: Task, path: Path, skip_bad: bool = False) -> Items:
@@ -167,7 +167,7 @@ def from_folder(task: Task, split: str, folder: str, skip_bad: bool = False) -> 
     """Return a folder's train, valid or test file, in whichever of the three forms."""
     home = Path(folder).expanduser()
     if not home.is_dir():
-        raise UserError(f"--data must be generated, files or a folder, found '{folder}'")
+        raise UserError(f"items are generated, of files or of a folder, found '{folder}'")
     kinds = (".json", ".jsonl", ".txt")
     named = re.compile(rf"(^|[-_.]){split}([-_.]|$)")
     found = [p for p in sorted(home.iterdir()) if p.suffix in kinds and named.search(p.stem)]
