@@ -12,7 +12,7 @@ import io
 import keyword
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -189,20 +189,26 @@ def run(command: Command, words: list[str]) -> int:
     if getattr(command.defaults, "checkpoint_or_run", "") is None and not (
         given.get("--checkpoint_or_run")
     ):
-        command, said = without_checkpoint(command)
+        command, said = without_checkpoint(command, given)
     if "--help" in given:
         print(command.help(said), end="")
         raise SystemExit(0)
     return command.function(**command.arguments(given)) or 0
 
 
-def without_checkpoint(command: Command) -> tuple[Command, str]:
-    """Return a command with the settings that suit a shipped model, and a sentence on them."""
+def without_checkpoint(command: Command, given: Mapping[str, Any]) -> tuple[Command, str]:
+    """Return a command with the settings that suit a shipped model, and a sentence on them.
+
+    Those are of the goal `best`, unless it is told how to write, or shows how a text appears.
+    """
     from adlm.models.shipped import NUCLEUS
     from adlm.samplers.keywords import settings
 
-    made = Command(command.name, command.function, settings=settings(nucleus=NUCLEUS))
-    return made, f"Without a checkpoint the nucleus is {NUCLEUS}, else 1."
+    told = {name.split(".")[0] for name in given} & {"--goal", "--sampler", "--policy", "--draw"}
+    best: dict[str, Any] = {} if told or command.name == "watch" else {"goal": "best"}
+    made = Command(command.name, command.function, settings=settings(nucleus=NUCLEUS, **best))
+    how = "it is drawn" if command.name == "watch" else "the goal is best, or a text is drawn"
+    return made, f"Without a checkpoint {how} from a nucleus of {NUCLEUS}."
 
 
 def base_config(chosen: str, size: str | None = None, base: str | None = None) -> tuple[Any, str]:

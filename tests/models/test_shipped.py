@@ -80,16 +80,16 @@ def test_a_folder_of_ones_own_comes_before_a_shipped_model_of_its_name(home, tmp
     assert adlm.load("ar").config.train.seed == 7
 
 
-def test_the_nucleus_of_a_shipped_model_is_a_default_only(home, capsys, tmp_path):
-    texts = []
-    for words in ([], ["--nucleus", "0.9"], ["--nucleus", "1"], ["bd3lm"]):
+def test_what_suits_a_shipped_model_is_a_default_only(home, capsys, tmp_path):
+    def texts(*words):
         assert main(["sample", *words, "-n", "3", "--json", "x.jsonl"]) == 0
-        texts.append(
-            [json.loads(line)["text"] for line in Path("x.jsonl").read_text().splitlines()]
-        )
-    assert texts[0] == texts[1]
-    assert texts[2] == texts[3]
-    assert texts[0] != texts[2]
+        return [json.loads(line)["text"] for line in Path("x.jsonl").read_text().splitlines()]
+
+    best, nucleus, exact = texts(), texts("--nucleus", "0.9"), texts("bd3lm")
+    assert best == texts("bd3lm", "--goal", "best")
+    assert nucleus == texts("--sampler", "first-hitting")
+    assert exact == texts("--nucleus", "1")
+    assert best != nucleus != exact != best
 
 
 def test_the_server_has_all_of_them(home, capsys):
