@@ -48,7 +48,7 @@ pretrained: $(VENV)/.dev
 	for model in mdlm bd3lm ar; do \
 		rm -rf adlm/pretrained/$$model && \
 		$(VENV)/bin/adlm export runs/shipped-$$model --to adlm/pretrained/$$model --bits 16 && \
-		rm adlm/pretrained/$$model/*.py && \
+		rm adlm/pretrained/$$model/*.py adlm/pretrained/$$model/README.md && \
 		$(VENV)/bin/adlm eval likelihood adlm/pretrained/$$model --split test \
 			--out results/eval-pretrained-$$model.json && \
 		cp results/eval-pretrained-$$model.json adlm/pretrained/$$model/results.json || exit 2; \
