@@ -33,13 +33,7 @@ def settled(values: dict) -> Config:
     return replace(config, train=replace(config.train, seed=0))
 
 
-# of parts that have not changed since, made before results had a date; shown as such
-UNDATED = {
-    "bench-anchored-step",
-}
-
-
-@pytest.mark.parametrize("path", [p for p in FILES if p.stem not in UNDATED], ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_a_result_says_where_it_comes_from(path):
     found = json.loads(path.read_text())
     assert found["machine"]["torch"]
