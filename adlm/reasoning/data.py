@@ -167,7 +167,7 @@ def from_folder(task: Task, split: str, folder: str, skip_bad: bool = False) -> 
     """Return a folder's train, valid or test file, in whichever of the three forms."""
     home = Path(folder).expanduser()
     if not home.is_dir():
-        raise UserError(f"items are generated, of files or of a folder, found '{folder}'")
+        raise UserError(f"items must be generated, files or a folder, found '{folder}'")
     kinds = (".json", ".jsonl", ".txt")
     named = re.compile(rf"(^|[-_.]){split}([-_.]|$)")
     found = [p for p in sorted(home.iterdir()) if p.suffix in kinds and named.search(p.stem)]

@@ -11,6 +11,7 @@ import pytest
 from adlm.config import Config, differences, from_dict
 from adlm.recipes import recipe
 from adlm.studies import ablate, anchoring, baselines, times, tuning
+from adlm.studies.lasting_result import LastingResult
 from adlm.studies.quickstart_result import QuickstartResult
 from adlm.studies.reasoning import ReasoningStudyResult
 from adlm.studies.result import StudyResult
@@ -44,7 +45,8 @@ def test_a_result_says_where_it_comes_from(path):
 @pytest.mark.parametrize(
     ("kind", "pattern"),
     [
-        (StudyResult, "study-[!r]*"),
+        (StudyResult, "study-[!rl]*"),
+        (LastingResult, "study-lasting*"),
         (ReasoningStudyResult, "study-reasoning*"),
         (QuickstartResult, "quickstart*"),
     ],
