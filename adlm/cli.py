@@ -201,7 +201,7 @@ def without_checkpoint(command: Command, given: Mapping[str, Any]) -> tuple[Comm
 
     Those are of the goal `best`, unless it is told how to write, or shows how a text appears.
     """
-    from adlm.models.shipped import NUCLEUS
+    from adlm.samplers.goals import NUCLEUS
     from adlm.samplers.keywords import settings
 
     told = {name.split(".")[0] for name in given} & {"--goal", "--sampler", "--policy", "--draw"}

@@ -14,7 +14,6 @@ from adlm.progress import console
 HOME = Path(__file__).parents[1] / "pretrained"
 WRITES, FILLS = "bd3lm", "mdlm"  # the one that writes best, and the one that sees both sides
 MISSING = UserError("name a checkpoint or run: this copy of adlm came without its small models")
-NUCLEUS = 0.9  # of a text where neither checkpoint nor nucleus is named: small models wander
 
 
 def names() -> list[str]:

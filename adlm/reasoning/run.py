@@ -30,16 +30,16 @@ class ReasoningRun(Tally):
     stages: list[float] = field(default_factory=list)  # accuracy on valid items after each
 
 
-def exam_items(plan: Plan, tests: int, exam: str = "") -> Items:
+def exam_items(plan: Plan, tests: int, exam: str) -> Items:
     """Return the test items: of seed 0 whatever the run's own, so that seeds can be compared."""
     given = replace(plan.settings, seed=0, data=exam or plan.settings.data)
     return replace(plan, settings=given).items("test", tests)
 
 
-def measure(plan: Plan, folder: Path, tests: int, exam: str = "") -> int:
+def measure(plan: Plan, folder: Path, tests: int, exam: str) -> int:
     """Train (or resume), solve test items, write result.json last; returns the exit code.
 
-    They come from `exam` (generated, files or a folder), by default from where the training's do.
+    These come from `exam`: generated, files or a folder; empty: as in training.
     """
     if code := train(plan, folder, resume=True):
         return code

@@ -16,7 +16,7 @@ from adlm.registry import register
 
 @register("recipe", "shipped-mdlm")
 def shipped_mdlm() -> Config:
-    """The shipped MDLM, which fills holes: about 12 million tokens, five times the corpus."""
+    """The shipped MDLM, which fills holes: about 12 million tokens, six times the corpus."""
     model = ModelConfig(width=192, blocks=4, heads=6, conv=5, qk_norm=True, tied=True)
     return replace(
         laptop_mdlm(),
