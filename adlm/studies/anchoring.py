@@ -46,10 +46,16 @@ def rows(tokens: int) -> dict[str, Config]:
     size = open_vocab(made["MDLM"].data).size
     made[LARGER] = match(made["ADLM"], size, by="params")
     out = {name: budget(config, tokens) for name, config in made.items()}
-    for name, longer in LONGER.items():
-        more = training_flops(made[name], size) / training_flops(made["MDLM"], size)
-        out[longer] = budget(made["MDLM"], round(more * tokens))
+    for name, row in LONGER.items():
+        out[row] = longer(made["MDLM"], made[name], tokens)
     return out
+
+
+def longer(config: Config, other: Config, tokens: int) -> Config:
+    """Return a recipe trained for as many FLOPs as another takes for so many tokens."""
+    size = open_vocab(config.data).size
+    more = training_flops(other, size) / training_flops(config, size)
+    return budget(config, round(more * tokens))
 
 
 def study(settings: StudySettings) -> LanguageStudy:

@@ -89,11 +89,17 @@ def test_the_rows_of_the_anchoring_study():
 
 def test_the_rows_of_the_baselines_study():
     rows = baselines.rows(6_000_000)
-    assert len({c.train.steps * c.train.batch * c.data.length for c in rows.values()}) == 1
+    equal = [rows[name] for name in baselines.RECIPES]
+    assert len({c.train.steps * c.train.batch * c.data.length for c in equal}) == 1
+    for name, (base, longer) in baselines.LONGER.items():
+        spent = [training_flops(rows[n], 2048) * rows[n].train.steps for n in (name, longer)]
+        assert spent[0] == pytest.approx(spent[1], rel=1e-3)
+        assert replace(rows[longer], train=rows[base].train) == rows[base]
     assert {"ar", "mdlm", "sedd", "d3pm", "udlm", "gidd", "bd3lm"} <= {
         c.objective for c in rows.values()
     }
-    assert rows["MDLM"] == anchoring.rows(6_000_000)["MDLM"]  # the same runs serve both studies
+    shared = ("MDLM", anchoring.LONGER["ADLM"])
+    assert all(rows[n] == anchoring.rows(6_000_000)[n] for n in shared)  # runs serve both studies
     assert all(name in rows for pair in baselines.PAIRS for name in pair)
     assert set(baselines.SHOWN) <= set(rows)
 
