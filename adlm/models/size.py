@@ -5,6 +5,7 @@ Also the plain model that costs as much as an anchored one.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 
 from adlm.config import AnchorConfig, Config
@@ -110,4 +111,6 @@ def match(config: Config, vocab_size: int, by: str = "params") -> Config:
         for width in range(step, 3 * m.width, step)
     ]
     wanted = cost(config)
-    return min(candidates, key=lambda c: abs(cost(c) - wanted))
+    above = bisect_left(candidates, wanted, key=cost)  # a wider one costs more
+    near = candidates[max(0, above - 1) : above + 1]
+    return min(near, key=lambda c: abs(cost(c) - wanted))

@@ -47,11 +47,11 @@ def rows(tokens: int) -> dict[str, Config]:
     made[LARGER] = match(made["ADLM"], size, by="params")
     out = {name: budget(config, tokens) for name, config in made.items()}
     for name, row in LONGER.items():
-        out[row] = longer(made["MDLM"], made[name], tokens)
+        out[row] = at_flops(made["MDLM"], made[name], tokens)
     return out
 
 
-def longer(config: Config, other: Config, tokens: int) -> Config:
+def at_flops(config: Config, other: Config, tokens: int) -> Config:
     """Return a recipe trained for as many FLOPs as another takes for so many tokens."""
     size = open_vocab(config.data).size
     more = training_flops(other, size) / training_flops(config, size)

@@ -1,7 +1,7 @@
 """Who is ahead: every baseline of the paper's tables, and anchoring over them.
 
-All of them at equal tokens; where one that takes more FLOPs may be ahead, the one that it is
-compared with stands there once more, trained for as many.
+All of them at equal tokens; where one that takes more FLOPs is ahead or level, a row more compares
+at equal FLOPs.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from adlm.config import Config
 from adlm.recipes import recipe
 from adlm.studies import anchoring
-from adlm.studies.anchoring import budget, longer
+from adlm.studies.anchoring import at_flops, budget
 from adlm.studies.language import LanguageStudy, make_study
 from adlm.studies.runner import StudySettings
 
@@ -28,13 +28,17 @@ RECIPES = {  # row -> recipe, the ones that a conclusion rests on first
     "GIDD": "laptop-gidd",
     "GIDD, anchored": "laptop-gidd-anchored",
 }
-LONGER = {  # row -> (the one it is compared with, the name of that one trained for as many FLOPs)
-    "ADLM": ("MDLM", anchoring.LONGER["ADLM"]),
-    "BD3-LM (4)": ("MDLM", "MDLM, BD3-LM's training FLOPs"),
-    "BD3-LM (4), anchored": ("BD3-LM (4)", "BD3-LM (4), its anchored form's training FLOPs"),
+AS_MANY = "BD3-LM (4), MDLM's training FLOPs"
+EQUAL_FLOPS = {  # row -> (what is trained in it, for as many FLOPs as which)
+    anchoring.LONGER["ADLM"]: ("MDLM", "ADLM"),
+    AS_MANY: ("BD3-LM (4)", "MDLM"),
 }
 PAIRS = (
-    *((row, other) for row, pair in LONGER.items() for other in pair),
+    ("ADLM", "MDLM"),
+    ("ADLM", anchoring.LONGER["ADLM"]),
+    ("BD3-LM (4)", "MDLM"),
+    (AS_MANY, "MDLM"),
+    ("BD3-LM (4), anchored", "BD3-LM (4)"),
     ("SEDD, anchored", "SEDD"),
     ("GIDD, anchored", "GIDD"),
 )
@@ -42,11 +46,12 @@ SHOWN = ("AR", "MDLM", "ADLM", "BD3-LM (4)", "BD3-LM (4), anchored", "SEDD")
 
 
 def rows(tokens: int) -> dict[str, Config]:
-    """Return each recipe at one number of training tokens, and three at others' FLOPs."""
+    """Return each recipe at one number of training tokens, and what is compared by FLOPs."""
     made = {row: recipe(name) for row, name in RECIPES.items()}
     out = {row: budget(config, tokens) for row, config in made.items()}
-    more = {name: longer(made[base], made[row], tokens) for row, (base, name) in LONGER.items()}
-    return {**out, **more}
+    for row, (own, other) in EQUAL_FLOPS.items():
+        out[row] = at_flops(made[own], made[other], tokens)
+    return out
 
 
 def study(settings: StudySettings) -> LanguageStudy:

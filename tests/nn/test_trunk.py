@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -93,17 +95,6 @@ def test_a_fresh_model_predicts_every_token_alike():
         assert (net.logits(tokens(2, 5)) == 0).all()
 
 
-def test_compiled_equals_eager():
-    torch.manual_seed(0)
-    net = Denoiser(20, TrunkConfig(width=16, blocks=1, heads=2, conv=3), False)
-    for parameter in net.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
-    x = tokens(2, 8)
-    eager = net.logits(x)
-    net.trunk.compile()
-    assert torch.allclose(net.logits(x), eager, atol=1e-5)
-
-
 @pytest.mark.parametrize("bias", [False, True])
 def test_a_norm_made_again_in_backward_has_the_same_gradients(bias):
     torch.manual_seed(0)
@@ -126,9 +117,9 @@ def test_a_gelu_made_again_in_backward_has_the_same_gradients():
 
 
 @pytest.mark.parametrize("bf16", [False, True])
-def test_training_equals_inference_and_a_compiled_model_has_the_same_gradients(bf16):
+def test_training_equals_inference_and_compiled_equals_eager_in_outputs_and_gradients(bf16):
     torch.manual_seed(0)
-    net = Denoiser(20, TrunkConfig(width=16, blocks=2, heads=2, conv=3, qk_norm=True), False)
+    net = Denoiser(20, TrunkConfig(width=16, blocks=1, heads=2, conv=3, qk_norm=True), False)
     for parameter in net.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     x, found = tokens(2, 8), []
@@ -141,7 +132,7 @@ def test_training_equals_inference_and_a_compiled_model_has_the_same_gradients(b
             with torch.no_grad():
                 assert torch.allclose(out, net.logits(x), atol=0.1 if bf16 else 1e-5)
         out.float().square().mean().backward()
-        found.append([p.grad.clone() for p in net.parameters()])
+        found.append([out.detach(), *(p.grad.clone() for p in net.parameters())])
     for eager, traced in zip(*found, strict=True):
         scale = eager.abs().max()
         assert (eager - traced).abs().max() <= (0.1 if bf16 else 1e-4) * scale
@@ -180,7 +171,7 @@ def test_a_noise_level_for_each_position_is_that_of_the_row_where_they_agree(sha
 
 
 def test_wanted_states_of_a_compiled_trunk_whatever_their_number():
-    net = model(False).float()
+    net = model(False, replace(SHAPE, blocks=2)).float()  # the last block has the wanted alone
     x = tokens(4, 9)
     eager = net(x).denoiser
     net.trunk.compile()

@@ -91,10 +91,10 @@ def test_the_rows_of_the_baselines_study():
     rows = baselines.rows(6_000_000)
     equal = [rows[name] for name in baselines.RECIPES]
     assert len({c.train.steps * c.train.batch * c.data.length for c in equal}) == 1
-    for name, (base, longer) in baselines.LONGER.items():
-        spent = [training_flops(rows[n], 2048) * rows[n].train.steps for n in (name, longer)]
+    for name, (base, other) in baselines.EQUAL_FLOPS.items():
+        spent = [training_flops(rows[n], 2048) * rows[n].train.steps for n in (name, other)]
         assert spent[0] == pytest.approx(spent[1], rel=1e-3)
-        assert replace(rows[longer], train=rows[base].train) == rows[base]
+        assert replace(rows[name], train=rows[base].train) == rows[base]
     assert {"ar", "mdlm", "sedd", "d3pm", "udlm", "gidd", "bd3lm"} <= {
         c.objective for c in rows.values()
     }
