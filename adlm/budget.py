@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from adlm import device as devices
+from adlm import registry
 from adlm.config import Config
 from adlm.data.vocab import Vocab, nominal_size
 from adlm.device import free_memory
@@ -154,7 +155,9 @@ def predicted(config: Config, tokens: float) -> str:
         >>> predicted(Config(objective="ar"), 262e9)
         ''
     """
-    share = head_share(config)
+    kind, share = registry.lookup("objective", config.objective), head_share(config)
+    if kind.reads:  # a pass of its own reads the whole text, and hides nothing
+        share = share * kind.passes(config) - 1
     part = "half" if share == 0.5 else f"{share:.3g}"
     count = f"{part} of them, {amount(share * tokens)}, are masked and predicted"
     return "" if share == 1 else f"; {count}: what the papers count"

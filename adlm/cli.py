@@ -40,7 +40,7 @@ COMMANDS = {
     "sample": "generate texts from a checkpoint",
     "infill": "fill the holes of a text",
     "serve": "a playground in the browser, and an API",
-    "watch": "see a text appear in the terminal, anchors coloured",
+    "watch": "see a text appear in the terminal, anchors or rare words coloured",
     "anchors": "show a text with its anchors",
     "study anchoring": "ADLM and A2R against their baselines, over seeds",
     "study baselines": "every baseline of the paper's tables, and anchoring over them",
@@ -268,8 +268,8 @@ def short_forms(name: str) -> dict[str, str]:
     """Return the short forms of a command's options.
 
     Example:
-        >>> short_forms("plan")
-        {'--data': '--data.name', '--base': '--base.name', '--compile': '--train.compile'}
+        >>> short_forms("plan")["--data"]
+        '--data.name'
     """
     return Command(name, load(name)).short
 

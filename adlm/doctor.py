@@ -40,6 +40,7 @@ def machine() -> Iterator[tuple[str, str]]:
     speeds = f"{fp32:,.0f} GFLOP/s in fp32, {bf16:,.0f} in bf16"
     yield "matrix products", f"{speeds}; auto = {chosen}"
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    gpus += ["Apple's (device mps)"] if torch.backends.mps.is_available() else []
     yield "gpu", ", ".join(gpus) or "none"
     if memory := memory_bytes():
         yield "memory", f"{memory[0] / 2**30:.1f} GiB, {memory[1] / 2**30:.1f} free"

@@ -28,8 +28,11 @@ class RunStopped(UserError):
     exit_code = 1
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Return '; did you mean X?' or the list of what there is.
+FEW = 20  # names that are listed where none is like the one that was given
+
+
+def nearest(word: str, known: Iterable[str], lists: str = "") -> str:
+    """Return '; did you mean X?' or the list of what there is; of many names what `lists` them.
 
     Example:
         >>> nearest("laptop-mdml", ["laptop-ar", "laptop-mdlm"])
@@ -37,7 +40,12 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """
     names = sorted(known)
     close = difflib.get_close_matches(word, names, n=1)
-    return f"; did you mean '{close[0]}'?" if close else f"; there is {', '.join(names)}"
+    if close:
+        return f"; did you mean '{close[0]}'?"
+    many = lists and len(names) > FEW
+    return (
+        f"; {lists} lists the {len(names)} there are" if many else f"; there is {', '.join(names)}"
+    )
 
 
 def need(module: str, extra: str, what: str) -> UserError:

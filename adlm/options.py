@@ -29,6 +29,8 @@ AXES = {
     "--process.schedule": "schedule",
     "--process.masking": "masking",
     "--process.times": "times",
+    "--process.weight": "weight",
+    "--process.kernel": "kernel",
     "--anchor.rule": "anchors",
     "--sampler": "sampler",
     "--policy.inner": "sampler",
@@ -45,6 +47,8 @@ SHORT = {
     "--nucleus": "--draw.nucleus",
     "--top_p": "--draw.nucleus",
     "--num_samples": "--n",
+    "--learning_rate": "--optim.lr",
+    "--batch_size": "--train.batch",
     "--temperature": "--draw.temperature",
     "--top_k": "--draw.top_k",
     "--compat": "--draw.compat",
@@ -154,7 +158,7 @@ class Command:
                 loose.append(word)
                 continue
             shown, equals, value = word.partition("=")
-            name = "--" + shown.lstrip("-").replace("-", "_")
+            name = f"--{shown.lstrip('-').replace('-', '_')}"
             name = self.short.get(name, name)
             table = known.get(name.partition(".")[0])  # --policy, of --policy.eta
             option = table if table and table.form is dict else known.get(name)
@@ -182,8 +186,7 @@ class Command:
             loose = [*loose[:last], loose[last:]]
         if loose[last + 1 :]:
             raise UserError(f"'{loose[last + 1]}' is one argument too many")
-        placed = zip(places, loose, strict=False)
-        return [(o.name, o.value(words, o.name)) for o, words in placed]
+        return [(o.name, o.value(w, o.name)) for o, w in zip(places, loose, strict=False)]
 
     def arguments(self, given: Mapping[str, object]) -> dict[str, Any]:
         """Return the function's arguments: what was given, on top of the defaults."""
@@ -222,7 +225,7 @@ def alike(shown: str, known: Iterable[str]) -> str:
         '; did you mean --optim.lr?'
     """
     same = [name for name in known if name.split(".")[-1] == shown.lstrip("-")]
-    return f"; did you mean {' or '.join(same)}?" if same else nearest(shown, known)
+    return f"; did you mean {' or '.join(same)}?" if same else nearest(shown, known, "--help")
 
 
 def short_forms(known: set[str]) -> dict[str, str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from statistics import median
 from typing import Any
 
 from rich.console import Console
@@ -27,14 +29,17 @@ LINE_SECONDS = 30.0  # between lines where the output is no terminal
 SETTLE_SECONDS = 5.0  # of progress, and so many updates, before a time left is said
 SETTLE_UPDATES = 3  # more where progress comes in lumps
 POINTS = 256  # of progress that are remembered
+EARLY, STALL = 8, 10.0  # updates in which one that takes so many times longer is still the start
+STALLS = 2  # that are left out later: what comes more often will come again
 
 
 class Pace:
     """Seconds left, from recent progress; None until that means something.
 
-    What comes before the first progress (reading data, compiling, filling caches) says nothing
-    about the rest and is left out. The rate is that of the later half of what was seen since (at
-    least `settle` updates), so that a change of speed is followed and a pause hardly shows.
+    What comes before the first progress (reading data, filling caches) says nothing about the rest
+    and is left out, and so are stalls soon after (compiling for a second time) and a few later ones
+    (compiling what validates). The rate is that of the later half of what was seen since (at least
+    `settle` updates), so that a change of speed is followed and a pause hardly shows.
 
     Example:
         >>> pace = Pace(total=100)
@@ -47,28 +52,51 @@ class Pace:
     def __init__(self, total: float, start: float = 0, settle: int = SETTLE_UPDATES):
         self.total, self.start, self.settle = total, start, settle
         self.seen: list[tuple[float, float]] = []  # (seconds, done) whenever done has grown
-        self.now = 0.0
+        self.now, self.stalls = 0.0, 0
 
     def see(self, now: float, done: float) -> None:
         """Take note that `done` units are finished at the time `now`."""
         self.now = now
         if done > (self.seen[-1][1] if self.seen else self.start):
+            self.leave_out(now, done)
             self.seen.append((now, done))
         if len(self.seen) > POINTS:
             self.seen = [self.seen[0], *self.seen[2:-1:2], self.seen[-1]]
 
     def left(self) -> float | None:
         """Return the seconds until all is done, or None."""
-        if len(self.seen) <= self.settle:
+        seen = self.started()
+        if len(seen) <= self.settle:
             return None
-        (first, _), (last, done) = self.seen[0], self.seen[-1]
+        (first, _), (last, done) = seen[0], seen[-1]
         if last - first < SETTLE_SECONDS:
             return None
         half = (first + last) / 2
-        enough = self.seen[: -self.settle]  # updates after it
+        enough = seen[: -self.settle]  # updates after it
         began, before = next(s for s in reversed(enough) if s[0] <= half or s is enough[0])
         rate = (done - before) / (last - began)
         return max(0.0, (self.total - done) / rate - (self.now - last))
+
+    def leave_out(self, now: float, done: float) -> None:
+        """Move what was seen up to the end of a stall, if this progress came after one."""
+        if len(self.seen) <= EARLY or self.stalls == STALLS:
+            return
+        last, before = self.seen[-1]
+        each = [(b[0] - a[0]) / (b[1] - a[1]) for a, b in pairwise(self.seen[-EARLY:])]
+        usual = median(each) * (done - before)
+        if now - last > STALL * usual:
+            self.seen = [(t + now - last - usual, d) for t, d in self.seen]
+            self.stalls += 1
+
+    def started(self) -> list[tuple[float, float]]:
+        """Return the progress that was seen, without stalls of the start."""
+        last = self.seen[-1][0] if self.seen else 0.0
+        for i in reversed(range(1, min(EARLY, len(self.seen) - 1))):
+            took = self.seen[i][0] - self.seen[i - 1][0]
+            usual = (last - self.seen[i][0]) / (len(self.seen) - 1 - i)
+            if took > STALL * usual:
+                return self.seen[i:]
+        return self.seen
 
 
 def duration(seconds: float) -> str:
@@ -114,7 +142,8 @@ def sparkline(values: Sequence[float], width: int = 40) -> str:
 class Bar:
     """A progress bar over `total` units, starting at `start`.
 
-    With `foretell` the whole time is said in a line of its own as soon as it is known.
+    With `foretell` the whole time is said in a line of its own as soon as it is known. `work` says
+    what so many units cost, in units, where something is done between them.
 
     Example:
         >>> with Bar("counting", 3, "steps") as bar:
@@ -130,13 +159,14 @@ class Bar:
         quiet: bool = False,
         foretell: bool = False,
         settle: int = SETTLE_UPDATES,
+        work: Callable[[float], float] = float,
         clock: Callable[[], float] = time.monotonic,
     ):
         self.title, self.total, self.unit = title, total, unit
-        self.quiet, self.foretell, self.clock = quiet, foretell, clock
+        self.quiet, self.foretell, self.work, self.clock = quiet, foretell, work, clock
         self.live = console.is_terminal and not quiet
         self.last_line = clock()
-        self.pace = Pace(total, start, settle)
+        self.pace = Pace(work(total), work(start), settle)
         columns = [TextColumn("{task.description}"), BarColumn(bar_width=24)]
         columns += [TextColumn("{task.percentage:>3.0f}%"), TextColumn("{task.fields[note]}")]
         self.progress = Progress(
@@ -162,7 +192,7 @@ class Bar:
     def update(self, done: float, note: str = "") -> None:
         """Report that `done` units are finished."""
         now = self.clock()
-        self.pace.see(now, done)
+        self.pace.see(now, self.work(done))
         left = self.pace.left() if self.total else None
         said = "" if left is None or done >= self.total else f"{duration(left)} left"
         self.progress.update(self.task, completed=done, note=note, left=said)

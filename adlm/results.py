@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import subprocess
+import sys
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -35,6 +37,7 @@ class Stamp:
     machine: Json = field(default_factory=dict)  # of `device.Machine`, more or less by version
     date: str | None = None
     commit: str | None = None
+    asked: str | None = None  # the command line, where it was one
 
     @classmethod
     def now(cls, device: str, precision: str) -> Stamp:
@@ -45,7 +48,29 @@ class Stamp:
             machine={k: v for k, v in about.items() if k != "limits" or v},
             date=datetime.now(UTC).date().isoformat(),
             commit=commit(),
+            asked=asked(sys.argv),
         )
+
+
+def asked(words: list[str]) -> str | None:
+    """Return the command line of adlm or of a script, with folders as seen from here.
+
+    Of a place outside only the last name is told, not where this machine has it.
+
+    Example:
+        >>> asked(["/usr/bin/adlm", "eval", "likelihood", "runs/my run"])
+        "adlm eval likelihood 'runs/my run'"
+        >>> asked(["docs/follow.py", "--folder", "/tmp/elsewhere/walk"])
+        'python docs/follow.py --folder walk'
+        >>> asked(["/usr/lib/pytest/__main__.py"])
+    """
+    here = f"{Path.cwd()}{os.sep}"
+    script, *rest = (word.replace(here, "") for word in words)
+    rest = [Path(word).name if Path(word).is_absolute() else word for word in rest]
+    if Path(script).name == "adlm" or Path(script).parts[-2:] == ("adlm", "__main__.py"):
+        return shlex.join(["adlm", *rest])
+    known = script.startswith(("benchmarks/", "docs/"))
+    return shlex.join(["python", script, *rest]) if known else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -50,6 +49,7 @@ from adlm.objectives.anchored import AnchoredDiffusion
 from adlm.objectives.base import make_objective
 from adlm.objectives.subs import log_probabilities
 from adlm.results import Stamp, write_json
+from adlm.system import peak_memory_mib
 from adlm.train.optim import Optimizers
 from adlm.types import Batch
 
@@ -179,7 +179,7 @@ def serve(
             with counter:
                 work()
             seconds = time.perf_counter() - began
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            peak = peak_memory_mib()
             flops = counter.get_total_flops() if isinstance(counter, FlopCounterMode) else 0
             print(json.dumps([seconds, peak, flops]), flush=True)
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -35,6 +34,7 @@ from adlm.models.build import build_model
 from adlm.models.size import SIZES
 from adlm.objectives.base import make_objective
 from adlm.results import Stamp, write_json
+from adlm.system import peak_memory_mib
 from adlm.types import Batch
 
 V, LENGTH, TIME = 50258, 128, 128
@@ -95,7 +95,7 @@ def serve(tidy: bool = False, **case: Any) -> None:
         began = time.perf_counter()
         work()
         seconds = time.perf_counter() - began
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        peak = peak_memory_mib()
         print(json.dumps([seconds, peak]), flush=True)
 
 

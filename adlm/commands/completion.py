@@ -74,13 +74,13 @@ def values_of(option: Option) -> list[str]:
     name = option.name.rpartition(".")[2].lstrip("-")
     axis = AXES.get({"--data": "--data.name"}.get(option.name, option.name))
     if axis:
-        return names(axis)
+        return [*names(axis), *(["causal"] if axis == "sampler" else [])]
     listed = {
         "size": list(SIZES),
         "gpu": list(GPUS),
         "recipe": names("recipe"),
         "tokenizer": ["byte", "bpe:2048", "gpt2", "bert"],
-        "device": ["auto", "cpu", "cuda"],
+        "device": ["auto", "cpu", "cuda", "mps"],
         "precision": ["auto", "bf16", "fp32"],
     }
     return choices(option.kind) or listed.get(name, [])

@@ -9,6 +9,8 @@ import numpy as np
 from adlm import api
 from adlm.data.records import read_prompts
 from adlm.errors import UserError
+from adlm.models import shipped
+from adlm.samplers import template
 from adlm.samplers.settings import SamplingSettings
 from adlm.viz.texts import Outputs
 from adlm.world import together
@@ -28,7 +30,8 @@ def sample(
     Args:
         checkpoint_or_run: A checkpoint, or a run (its newest checkpoint is taken); without it the
             model that is shipped.
-        prompt: What every text begins with.
+        prompt: What every text begins with; "My fellow Americans:" for the shipped model, where
+            neither this nor a length is given.
         prompts: A jsonl or csv file with a `prompt` (or a chat, `messages`) a line: --n texts of
             each, the same as each has alone.
         length: Tokens of a text, prompt included; the trained length by default, more with the
@@ -46,6 +49,8 @@ def sample(
             raise UserError("--trace records the texts of one process: leave out torchrun")
         model = api.load(checkpoint_or_run, settings.device)
         if prompts is None:
+            if not any((checkpoint_or_run, prompt, length, max_new_tokens)):
+                prompt = template.opening(shipped.SALUTE, model.config.data.length, model.vocab)
             given = model.blank(prompt, length, max_new_tokens)
             return outputs.tell(model, given, settings, world)
         every = [blank(model, where, text, length, max_new_tokens) for where, text in found]

@@ -21,7 +21,7 @@ def watch(
     speed: float = 10.0,
     trace: str | None = None,
 ) -> None:
-    """See a text appear, anchors in colour.
+    """See a text appear, anchors or rare words in colour: a line below says which.
 
     Space pauses, the arrow keys go step by step, + and - change the speed, q leaves.
 
@@ -29,7 +29,8 @@ def watch(
         checkpoint_or_run: A checkpoint, or a run (its newest checkpoint is taken); without it the
             model that is shipped.
         text: A text with holes to fill; without it a text is written after the prompt.
-        prompt: What the text begins with.
+        prompt: What the text begins with; "My fellow Americans:" for the shipped model, where
+            neither this nor a length is given.
         length: Tokens of the text, prompt included; the trained length by default.
         max_new_tokens: Tokens after the prompt, instead of --length.
         settings: How the text is written.
@@ -39,6 +40,8 @@ def watch(
     check(settings.n == 1, "--n", settings.n, "1: one text is watched")
     model = api.load(shipped.instead(checkpoint_or_run, shipped.FILLS), settings.device)
     holes = template.holes(text, model.vocab) if text is not None else None
+    if not any((checkpoint_or_run, prompt, length, max_new_tokens)):
+        prompt = template.opening(shipped.SALUTE, model.config.data.length, model.vocab)
     given = model.blank(prompt, length, max_new_tokens) if holes is None else holes
     made, seen = model.record(given, settings)
     play(seen, speed)

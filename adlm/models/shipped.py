@@ -13,6 +13,7 @@ from adlm.progress import console
 
 HOME = Path(__file__).parents[1] / "pretrained"
 WRITES, FILLS = "bd3lm", "mdlm"  # the one that writes best, and the one that sees both sides
+SALUTE = "My fellow Americans:"  # as an address may begin; rows are cut out of the midst of them
 MISSING = UserError("name a checkpoint or run: this copy of adlm came without its small models")
 
 

@@ -201,6 +201,7 @@ class AnchoredBlockDiffusion(AnchoredObjective):
     """An anchor network in front of block diffusion; both see a row as block diffusion does."""
 
     causal, exact, in_blocks = False, False, True
+    knows = BlockDiffusion.knows
     base_class = BlockDiffusion
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from adlm.config import Config
+from adlm.config import Config, ProcessConfig
 from adlm.data.vocab import Vocab
+from adlm.errors import UserError
 from adlm.nn.context import Context
 from adlm.nn.layout import Layout
 from adlm.objectives.base import Objective
@@ -42,6 +43,13 @@ class Autoregressive(Objective):
 
     def __init__(self, config: Config, vocab: Vocab):
         super().__init__(config, vocab)
+        process, plain = config.process, ProcessConfig()
+        if (process.kernel, process.steps) != (plain.kernel, plain.steps):
+            raise UserError(
+                f"the objective {config.objective} has no noise: process.kernel must be "
+                f"{plain.kernel} and process.steps {plain.steps}, "
+                f"found {process.kernel} and {process.steps}"
+            )
         self.bos = vocab.bos
 
     @classmethod

@@ -123,7 +123,8 @@ class Objective(ABC):
         return 0.0
 
 
-SOME = ("order", "tilt", "complement")  # settings of the process that few objectives have
+# settings of the process that few objectives have
+SOME = ("order", "tilt", "complement", "curriculum", "clip")
 
 
 def make_objective(config: Config, vocab: Vocab, counts: CorpusCounts | None = None) -> Objective:
@@ -132,9 +133,10 @@ def make_objective(config: Config, vocab: Vocab, counts: CorpusCounts | None = N
     for name in SOME:
         found, plain = (getattr(p, name) for p in (config.process, ProcessConfig()))
         if found != plain and name not in kind.knows:
+            wanted, given = (str(list(v) if isinstance(v, tuple) else v) for v in (plain, found))
             raise UserError(
                 f"the objective {config.objective} has no process.{name}: it must be "
-                f"{str(plain).lower()}, found {str(found).lower()}"
+                f"{wanted.lower()}, found {given.lower()}"
             )
     made = kind(config, vocab)
     made.know(counts)

@@ -39,7 +39,7 @@ class BlockDiffusion(MaskedDiffusion):
     """Restore the hidden tokens of every block from its others and the clean blocks before it."""
 
     in_blocks = True
-    knows = ()
+    knows = ("clip",)
 
     def __init__(self, config: Config, vocab: Vocab):
         super().__init__(config, vocab)
@@ -57,9 +57,20 @@ class BlockDiffusion(MaskedDiffusion):
 
     @classmethod
     def head_share(cls, config: Config) -> float:
-        """With 1 to L' of L' tokens hidden, all alike, a little more than half of them."""
-        block = config.process.block
-        return (block + 1) / (2 * block) if config.process.masking == "exact-k" else 0.5
+        """With 1 to L' of L' tokens hidden, all alike, a little more than half of them.
+
+        Else the mean share of hidden tokens over the interval of times, of masks that are drawn
+        again until their share lies inside.
+        """
+        block, (low, high) = config.process.block, config.process.clip
+        if config.process.masking == "exact-k":
+            return (block + 1) / (2 * block)
+        share = torch.arange(block + 1) / block
+        inside = (share >= low - ROUNDING) & (share <= high + ROUNDING)
+        t = torch.linspace(low, high, 101, dtype=torch.float64)[:, None]
+        hidden = torch.distributions.Binomial(block, t).log_prob(torch.arange(block + 1))
+        chance = hidden.masked_fill(~inside, -torch.inf).softmax(dim=1)  # (times, L' + 1)
+        return float((chance * share).sum(dim=1).mean())
 
     def check_clip(self, config: Config) -> None:
         """Raise UserError unless masks can be drawn again until their share lies inside."""

@@ -10,6 +10,7 @@ Where noise is a real token every position counts, also the clean ones: nobody c
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import ClassVar
 
@@ -19,15 +20,16 @@ from torch import Tensor, nn
 
 from adlm.config import Config
 from adlm.data.vocab import Vocab
-from adlm.device import bring
+from adlm.device import bring, wide
 from adlm.errors import UserError
+from adlm.models.denoiser import Denoiser
 from adlm.nn.chunked import chunked
 from adlm.nn.context import Context
 from adlm.nn.layout import Layout
 from adlm.objectives.base import Objective
 from adlm.objectives.mdlm import check_times, of_bound, segments
 from adlm.process.kernel import make_kernel, times
-from adlm.process.schedule import make_schedule
+from adlm.process.schedule import alpha_at_end, check_end, make_schedule
 from adlm.process.times import make_times
 from adlm.process.weight import Weight, make_weight
 from adlm.types import Batch, Noise, View
@@ -65,6 +67,19 @@ def divergence(
     return kl + torch.expm1(log_r) - log_r
 
 
+def prior(alpha: float, real: int) -> float:
+    """KL(q_1 || uniform) of a token of which a share alpha is left, among N real ones, in nats.
+
+    Example:
+        >>> prior(0.0, 5), round(prior(1.0, 5), 4)  # nothing is told; all of it, log 5
+        (0.0, 1.6094)
+    """
+    each = (1 - alpha) / real
+    own = alpha + each
+    rest = (real - 1) * each
+    return own * math.log(own * real) + (rest * math.log(each * real) if rest else 0.0)
+
+
 def pick(values: Tensor, token: Tensor) -> Tensor:
     """Return the value of each row's token: (N, V), (N,) -> (N,)."""
     return values.gather(1, token[:, None]).squeeze(1)
@@ -84,6 +99,11 @@ class KernelDiffusion(Objective):
         process = config.process
         schedule = make_schedule(process.schedule)
         self.kernel = make_kernel(process.kernel, schedule, vocab.mask, vocab.size)
+        self.prior = 0.0  # nats of a token that z_1 still tells
+        if process.kernel == "uniform":
+            self.prior = prior(alpha_at_end(schedule), self.kernel.real)
+        else:
+            check_end(schedule, process.schedule)
         self.times = make_times(process.times)
         self.weight = self.weighting(process.weight)
         self.eps, self.conditioned = process.eps, process.conditioned
@@ -174,6 +194,13 @@ class KernelDiffusion(Objective):
 
     def hidden(self, view: View) -> Tensor:
         return view.wanted & (view.z == self.mask)
+
+    def aside(self, model: Denoiser, batch: Batch) -> tuple[Tensor, Tensor] | None:
+        """Add KL(q_1 || uniform) of each token, where something of a text is left at t = 1."""
+        if not self.prior:
+            return None
+        rows = batch.scored.to(wide(batch.x.device)).sum(dim=1).double() * self.prior
+        return bring(rows.sum(), batch.x.device), rows
 
     def at_wanted(self, view: View, h: Tensor) -> tuple[Tensor, Tensor]:
         """alpha and each at the wanted positions: (N,), as precise as the logits."""

@@ -25,7 +25,7 @@ from adlm.nn.layout import Layout
 from adlm.objectives.base import Objective
 from adlm.process.mask import discrete, turned
 from adlm.process.reverse import noise_level
-from adlm.process.schedule import make_schedule
+from adlm.process.schedule import check_end, make_schedule
 from adlm.process.times import Times, make_times
 from adlm.process.weight import make_weight
 from adlm.registry import register
@@ -73,6 +73,8 @@ class MaskedDiffusion(Objective):
             raise UserError(
                 f"process.eps is bernoulli masking's: it must be 0 with exact-k, found {self.eps}"
             )
+        if not exact_k:
+            check_end(self.schedule, process.schedule)
         self.complement = process.complement
         if self.complement:
             check_complement(config)

@@ -22,6 +22,7 @@ from torch import Tensor
 from adlm.config import Config
 from adlm.data.vocab import Vocab
 from adlm.device import bring
+from adlm.errors import UserError
 from adlm.models.denoiser import Denoiser, States
 from adlm.objectives.anchored import AnchoredObjective
 from adlm.objectives.kernels import KernelDiffusion
@@ -36,6 +37,7 @@ class UniformDiffusion(KernelDiffusion):
     """Tell which tokens are noise, and restore them."""
 
     kernels = ("uniform",)
+    knows = ("curriculum",)
 
     def __init__(self, config: Config, vocab: Vocab):
         super().__init__(config, vocab)
@@ -94,5 +96,13 @@ class AnchoredUniformDiffusion(AnchoredObjective):
     """An anchor network in front of UDLM."""
 
     causal, exact = False, False
-    parameterization = UniformDiffusion.parameterization
+    parameterization, knows = UniformDiffusion.parameterization, UniformDiffusion.knows
     base_class = UniformDiffusion
+
+    def __init__(self, config: Config, vocab: Vocab):
+        super().__init__(config, vocab)
+        if config.process.curriculum and config.anchor.stale:
+            raise UserError(
+                "anchor.stale shows the anchor network tokens of its own, which process.curriculum "
+                "softens for the denoiser alone: one of the two must be 0"
+            )

@@ -139,6 +139,28 @@ class Geometric:
         return torch.log1p(-torch.log(alpha) / self.least) / self.rate
 
 
+GONE = 1e-6  # of a text that may be visible at t = 1 where all counts as hidden
+
+
+def alpha_at_end(schedule: Schedule) -> float:
+    """Return the share of a text that is left at t = 1.
+
+    Example:
+        >>> alpha_at_end(LogLinear()), round(alpha_at_end(Geometric(0.01, 0.5)), 2)
+        (0.0, 0.61)
+    """
+    return float(schedule.alpha(torch.ones(1, dtype=torch.float64)))
+
+
+def check_end(schedule: Schedule, spec: str) -> None:
+    """Raise UserError where a text is not all hidden at t = 1: what is left would cost no nats."""
+    if (left := alpha_at_end(schedule)) > GONE:
+        raise UserError(
+            f"process.schedule {spec} leaves {left:.2g} of a text visible at t = 1, where masks "
+            "must hide all of it: take a schedule whose alpha ends at 0"
+        )
+
+
 def make_schedule(spec: str) -> Schedule:
     """Return the schedule that 'name' or 'name:parameter' names.
 

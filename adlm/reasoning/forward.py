@@ -8,6 +8,7 @@ the whole row again for every thought and is the tested reference.
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from adlm.models.anchored import Anchored
@@ -20,12 +21,16 @@ from adlm.reasoning.sequence import IGNORE, ReasoningRows
 from adlm.types import Batch, View
 
 
-def states(model: Denoiser, rows: ReasoningRows) -> States:
-    """Hidden states at every position, the anchor network's too where there is one."""
+def states(model: Denoiser, rows: ReasoningRows, wanted: Tensor | None = None) -> States:
+    """Hidden states at every position, the anchor network's too where there is one.
+
+    With wanted, (B, L) bool, the denoiser's are those of the wanted positions alone, (N, D), and
+    without thoughts its last block is spared elsewhere: a question is ten times its solution.
+    """
     x = model.embed(rows.ids)  # (B, L, D)
     columns = rows.columns
     if not columns:
-        return model(x, Context(Layout(True, rows.segment)))
+        return model(x, Context(Layout(True, rows.segment), wanted=wanted))
 
     cache = model.new_cache()
 
@@ -40,6 +45,8 @@ def states(model: Denoiser, rows: ReasoningRows) -> States:
         parts.append(run(x[:, columns.stop :], x.shape[1]))
     anchors = [p.anchor for p in parts if p.anchor is not None]
     whole = torch.cat([p.denoiser for p in parts], dim=1)
+    if wanted is not None:
+        whole = whole[wanted]
     return States(whole, torch.cat(anchors, dim=1) if anchors else None)
 
 
@@ -62,9 +69,10 @@ def losses(
 
     The second is 0 where it is not asked for. A label is predicted from the position before it.
     """
-    found = states(model, rows)
     labelled = rows.labels != IGNORE  # (B, L)
-    bound = _cross_entropy(found.denoiser, model.head, rows.labels, labelled)
+    labelled[:, 0] = False  # nothing is before it
+    found = states(model, rows, before(labelled))
+    bound = _cross_entropy(found.denoiser, model.head, rows.labels[labelled])
     if a2r is None:
         return bound, bound.new_zeros(())
     assert isinstance(model, Anchored)
@@ -72,12 +80,22 @@ def losses(
     x = torch.where(labelled, rows.labels, rows.ids)  # at a slot, what it has to say
     view = View(rows.ids, x, labelled, labelled.new_ones(len(x)))
     chosen = a2r.supervised(Batch(x, torch.ones_like(labelled)), view)  # padding is no anchor
-    return bound, _cross_entropy(found.anchor, model.anchor_head, rows.labels, chosen & labelled)
+    chosen &= labelled
+    h = found.anchor[before(chosen)]
+    return bound, _cross_entropy(h, model.anchor_head, rows.labels[chosen])
 
 
-def _cross_entropy(h: Tensor, head: nn.Linear, labels: Tensor, wanted: Tensor) -> Tensor:
-    """Summed over the wanted positions; h: (B, L, D), labels and wanted: (B, L)."""
-    wanted = wanted[:, 1:]
-    y = labels[:, 1:][wanted]
+def before(chosen: Tensor) -> Tensor:
+    """(B, L) the positions that predict the chosen ones; a row's first token has none.
+
+    Example:
+        >>> before(torch.tensor([[False, True, False, True]])).tolist()
+        [[True, False, True, False]]
+    """
+    return F.pad(chosen[:, 1:], (0, 1))
+
+
+def _cross_entropy(h: Tensor, head: nn.Linear, y: Tensor) -> Tensor:
+    """Summed over h: (N, D) and y: (N,)."""
     one = torch.ones(len(y), device=y.device)
-    return linear_cross_entropy(h[:, :-1][wanted], head.weight, head.bias, y, one)[0]
+    return linear_cross_entropy(h, head.weight, head.bias, y, one)[0]

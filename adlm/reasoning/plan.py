@@ -29,6 +29,7 @@ class ReasoningSettings:
         options: Of the method, such as '{feedback: true}'.
         stages: Stages of a curriculum; 0 = the task's own number.
         per_stage: Epochs of each stage but the last.
+        first: Epochs of stage 0, where chain of thought is learnt; 0 = as the other stages.
         epochs: Epochs in all.
         tokenizer: words (of the training items), byte, gpt2, or a tokenizer.json.
         base: A checkpoint to start from, of adlm or GPT-2's folder; else from scratch.
@@ -53,6 +54,7 @@ class ReasoningSettings:
     options: dict[str, Any] = field(default_factory=dict)
     stages: int = 0
     per_stage: int = 1
+    first: int = 0
     epochs: int = 10
     tokenizer: str = "words"
     base: str | None = None
@@ -69,11 +71,9 @@ class ReasoningSettings:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        for name, least in (("items", 0), ("stages", 0), ("per_stage", 1), ("epochs", 1)):
-            check(
-                getattr(self, name) >= least, f"--{name}", getattr(self, name), f"{least} or more"
-            )
-        for name in ("batch", "valid"):
+        for name in ("items", "stages", "first"):
+            check(getattr(self, name) >= 0, f"--{name}", getattr(self, name), "0 or more")
+        for name in ("per_stage", "epochs", "batch", "valid"):
             check(getattr(self, name) >= 1, f"--{name}", getattr(self, name), "at least 1")
         check(self.lr > 0 and self.muon_lr > 0, "--lr", self.lr, "above 0")
         check(0 <= self.seed < 2**31, "--seed", self.seed, "in [0, 2^31)")
@@ -101,8 +101,8 @@ class Plan:
 
     def stages(self) -> list[Stage]:
         s = self.settings
-        curriculum = Curriculum(s.stages or self.make_task().stages, s.per_stage, s.epochs)
-        return self.make_method().stages(curriculum)
+        count = s.stages or self.make_task().stages
+        return self.make_method().stages(Curriculum(count, s.per_stage, s.epochs, s.first))
 
     def items(self, split: str, count: int) -> Items:
         """Return a split's items; 0 = all of a file's."""

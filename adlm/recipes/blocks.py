@@ -34,12 +34,20 @@ def laptop_bd3lm_anchored() -> Config:
 
 @register("recipe", "lm1b-bd3lm")
 def lm1b_bd3lm() -> Config:
-    """BD3-LM on One Billion Words, joined end to end: the last 150,000 steps, after MDLM's."""
+    """BD3-LM on One Billion Words, joined end to end: 150,000 steps after MDLM's 850,000 (--base).
+
+    adlm train lm1b-mdlm --data.packing wrap --train.steps 850000 --out runs/lm1b-mdlm
+    adlm train lm1b-bd3lm --base runs/lm1b-mdlm --out runs/lm1b-bd3lm
+    """
     data = replace(LM1B, packing="wrap")
     return replace(diffusion(data, STEPS), objective="bd3lm", process=PUBLISHED)
 
 
 @register("recipe", "owt-bd3lm")
 def owt_bd3lm() -> Config:
-    """BD3-LM on OpenWebText: the last 150,000 steps, after owt-mdlm's first 850,000."""
+    """BD3-LM on OpenWebText: 150,000 steps after owt-mdlm's first 850,000 (--base).
+
+    adlm train owt-mdlm --train.steps 850000 --out runs/owt-mdlm
+    adlm train owt-bd3lm --base runs/owt-mdlm --out runs/owt-bd3lm
+    """
     return replace(diffusion(OWT, STEPS), objective="bd3lm", process=PUBLISHED)

@@ -58,7 +58,7 @@ def chosen(config: Config, settings: SamplingSettings, length: int) -> str:
     most = config.data.length
     moving = sampler == "blocks" or (in_blocks(config) and config.model.positions == "rotary")
     if length > most and not moving:
-        longer = "" if sampler == "causal" else " (the sampler blocks writes longer texts)"
+        longer = " (the sampler blocks writes longer texts)" if "blocks" in known else ""
         raise UserError(f"the text is to have {length} tokens, and only {most} fit{longer}")
     return sampler
 
@@ -70,6 +70,13 @@ def check_memory(settings: SamplingSettings, config: Config) -> None:
         raise UserError(
             f"--cache {kind} is for models of whole rows: "
             f"{config.objective} keeps what is finished in any case, and exactly"
+        )
+    kernel, reads = config.process.kernel, registry.lookup("objective", config.objective).reads
+    if settings.cache.in_blocks and (kernel != "mask" or reads):
+        why = "may predict the mask" if reads else f"has the noise {kernel}"
+        raise UserError(
+            f"--cache {kind} writes block after block, whose noise level only masks tell: "
+            f"{config.objective} {why}; --cache delayed serves it"
         )
     if settings.anchor_every > 1 and (causal or not config.model.anchor_blocks):
         raise UserError(f"--anchor_every is for anchored diffusion, not for {config.objective}")

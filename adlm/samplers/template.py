@@ -31,6 +31,17 @@ def after(prompt: str, length: int, vocab: Vocab, new: int | None = None) -> np.
     return np.append(given, np.full(length - len(given), vocab.mask))
 
 
+def opening(words: str, length: int, vocab: Vocab) -> str:
+    """Return words to begin a text with, if a text of that length has room enough after them.
+
+    Example:
+        >>> from adlm.data.vocab import byte_vocab
+        >>> opening("We", 16, byte_vocab()), opening("We", 4, byte_vocab())
+        ('We', '')
+    """
+    return words if 4 * len(ids(words, vocab)) <= length else ""
+
+
 def holes(text: str, vocab: Vocab) -> np.ndarray:
     """`The [MASK] of the union is [MASK:4] .`: one hole of one token and one of four.
 

@@ -44,7 +44,7 @@ class Trace:
     steps: int = 0
     anchors: np.ndarray | None = None  # (n, L) bool: which of the final tokens are anchors
     about: str = ""  # one line: model, sampler, settings
-    rule: str = ""  # what makes a token an anchor
+    rule: str = ""  # what is coloured: a word for it, a colon, how it is found
     _first: int = 0  # row of the canvas's first
     _last: Tensor | None = None  # (B, L)
 
@@ -89,7 +89,7 @@ class Trace:
         # the counts may be missing in this checkpoint
         if own and (counts is not None or not own.reads_table):
             chosen = own(x, every, counts)
-            self.rule = f"anchor by the rule {name}"
+            self.rule = f"anchor: by the rule {name}"
             self.anchors = chosen.numpy()
             if chosen.float().mean() <= 0.5:
                 return
@@ -99,7 +99,7 @@ class Trace:
         told = kernel.level(torch.zeros(1)) if process.conditioned else None
         blank = process.kernel != "uniform"
         self.anchors = rare(x, every, expected(model, x, mask, told, blank)).numpy()
-        self.rule = f"anchor: the rarest {RARE:.0%} of what the model writes"
+        self.rule = f"rare: the rarest {RARE:.0%} of what the model writes"
         if not own:
             self.rule += f" (its own rule is code outside adlm: --use {name})"
 

@@ -140,7 +140,8 @@ async function run(pane, body, from) {
     else throw new Error(data.error.message);
     if (name !== "step" || !timer) show(now);
   }
-  $("rule").textContent = pane.trace.rule.replace(/^anchor:? /, "");
+  $("kind").textContent = coloured(pane.trace);
+  $("rule").textContent = pane.trace.rule.replace(/^[a-z]+: /, "");
 }
 async function together(task, from = 0) {
   if (running) running.abort();

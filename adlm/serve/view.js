@@ -1,6 +1,7 @@
 "use strict";
 // A pane: one model's text, the record of its steps, and what is frozen of it.
 const NS = 8; // nats at which a token is as hot as can be
+const coloured = trace => ((trace.rule || "").match(/^[a-z]+(?=: )/) || ["anchor"])[0]; // the word for it
 
 class Pane {
   constructor(home, tip) {
@@ -159,7 +160,7 @@ class Pane {
     }
     if (this.frozen.has(l)) lines.push("frozen");
     if (s.back) lines.push(`taken back ${s.back} time${s.back > 1 ? "s" : ""}`);
-    if (this.trace.anchors && s.token !== null) lines.push(this.trace.anchors[0][l] ? "anchor" : "no anchor");
+    if (this.trace.anchors && s.token !== null) lines.push((this.trace.anchors[0][l] ? "" : "not ") + coloured(this.trace));
     return lines;
   }
 }

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from adlm.config import BaseConfig, Config, check
+from adlm.config import BaseConfig, Config, check, to_dict
 from adlm.eval.likelihood import DataChoice, LikelihoodResult, LikelihoodSettings, measure
 from adlm.models import checkpoint
 from adlm.models.adapt import based, open_base
@@ -24,7 +24,7 @@ from adlm.models.cost import training_flops
 from adlm.progress import console
 from adlm.recipes import recipe
 from adlm.registry import register
-from adlm.results import Result
+from adlm.results import Json, Result
 from adlm.train.run import stored_config, train
 from adlm.viz.page import Section
 from adlm.viz.table import bounded
@@ -79,6 +79,7 @@ class FinetuneRow:
     se_ppl: float | None
     bits_per_byte: float
     exact: bool
+    config: Json = field(default_factory=dict)  # as `config.to_dict` writes it
 
 
 @register("result", "study finetune")
@@ -223,6 +224,7 @@ def figures(
         se_ppl=found.se_ppl,
         bits_per_byte=found.bits_per_byte,
         exact=found.exact,
+        config=to_dict(config),
     )
 
 

@@ -31,16 +31,21 @@ class HalvingStudy(LanguageStudy):
 
     places: dict[str, Place] = field(default_factory=dict)
     promote: int = 0  # candidates that go on; 0 = all
+    asked: tuple[str, ...] = ()  # candidates that are run; all by default
 
     def cells(self) -> list[Cell]:
         """Return the first round, and once it is done all runs of those that go on."""
-        every = self.every_cell()
+        every = [c for c in self.every_cell() if self.is_asked(self.places[c.row].candidate)]
         first = [c for c in every if self.is_first(c)]
         found = self.found()
         if any((c.row, c.seed) not in found for c in first):
             return first
         on = {BASE, *self.promoted(found)}
         return [c for c in every if self.is_first(c) or self.places[c.row].candidate in on]
+
+    def is_asked(self, candidate: str) -> bool:
+        """Is it to be run, if it goes on?"""
+        return not self.asked or candidate in (BASE, *self.asked)
 
     def is_first(self, cell: Cell) -> bool:
         """Is it of the first round: the first size and budget, with one seed?"""
@@ -55,7 +60,8 @@ class HalvingStudy(LanguageStudy):
             for c in self.every_cell()
             if self.is_first(c) and (c.row, c.seed) in found
         }
-        best = sorted((name for name in tried if name != BASE), key=tried.__getitem__)
+        able = [name for name in tried if name != BASE and self.is_asked(name)]
+        best = sorted(able, key=tried.__getitem__)
         return best[: self.promote or None]
 
     def run(self, workers: int, threads: int = 0) -> Any:
@@ -68,7 +74,7 @@ class HalvingStudy(LanguageStudy):
         """Return all finished runs, and the gaps between candidates and MDLM."""
         made, found = super().gather(), self.found()
         gaps = self.gaps(found)
-        names = dict.fromkeys([*self.promoted(found), *(g.candidate for g in gaps)])
+        names = by_length(gaps)
         values = {f.name: getattr(made, f.name) for f in fields(StudyResult)}
         values["shown"] = list(names)[:MOST_LINES]
         return LastingResult(**values, gaps=gaps, trends=trends(gaps))
@@ -90,6 +96,20 @@ class HalvingStudy(LanguageStudy):
                     Gap(place.candidate, place.size, place.tokens, seeds, each, mean, spread)
                 )
         return out
+
+
+def by_length(gaps: list[Gap]) -> list[str]:
+    """Return the candidates, those of most budgets first, then by their gap at the largest.
+
+    Example:
+        >>> gap = lambda name, tokens, mean: Gap(name, "nano", tokens, [0], [mean], mean, None)
+        >>> by_length([gap("a", 1, -3.0), gap("b", 1, -1.0), gap("c", 1, -9.0), gap("c", 2, -2.0)])
+        ['c', 'b', 'a']
+    """
+    own: dict[str, list[Gap]] = {}
+    for gap in sorted(gaps, key=lambda g: g.tokens):
+        own.setdefault(gap.candidate, []).append(gap)
+    return sorted(own, key=lambda name: (-len(own[name]), -own[name][-1].mean))
 
 
 def ahead(ppl: float, base: float) -> float:

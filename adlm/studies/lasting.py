@@ -7,6 +7,7 @@ are promoted to every budget, size and seed.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from adlm.config import AnchorConfig, Config, check
 from adlm.data.corpus import open_vocab
 from adlm.errors import UserError, nearest
 from adlm.models.cost import training_flops
-from adlm.models.size import resize
+from adlm.models.size import match, resize
 from adlm.recipes import recipe
 from adlm.studies.anchoring import budget
 from adlm.studies.halving import BASE, HalvingStudy, Place
@@ -31,27 +32,31 @@ class LastingSettings(StudySettings):
 
     Attributes:
         tokens: Training tokens of MDLM at the first budget.
-        doublings: How many further budgets there are, each twice the one before.
+        further: How many further budgets there are.
+        growth: How many times the budget before each of them is.
         sizes: Sizes of the dial, as a list; all candidates are tried at the first one.
         promote: How many candidates go on after the first budget; 0 = all.
-        only: Only these candidates, as a list: '[deep, loops]'; all by default.
+        only: Run only these candidates, as a list: '[deep, loops]'; all by default. What is known
+            of others, at these sizes and budgets, stays in the result.
         share: Result files of other studies, as a list: of those, runs with a row's configuration
             and seed are not done again; by default the other studies' files beside `out`.
     """
 
-    doublings: int = 2
+    further: int = 2
+    growth: int = 2
     sizes: list[str] = field(default_factory=lambda: ["nano", "micro"])
     promote: int = 5
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(0 <= self.doublings <= 20, "--doublings", self.doublings, "from 0 to 20")
+        check(0 <= self.further <= 20, "--further", self.further, "from 0 to 20")
+        check(2 <= self.growth <= 100, "--growth", self.growth, "from 2 to 100")
         check(self.promote >= 0, "--promote", self.promote, "0 (all candidates) or more")
         check(len(self.sizes) >= 1, "--sizes", self.sizes, "at least one size")
 
     @property
     def budgets(self) -> list[int]:
-        return [self.tokens * 2**i for i in range(self.doublings + 1)]
+        return [self.tokens * self.growth**i for i in range(self.further + 1)]
 
     @property
     def others(self) -> tuple[Path, ...]:
@@ -62,13 +67,13 @@ class LastingSettings(StudySettings):
         return tuple(path for path in found if path.is_file())
 
 
-def candidates() -> dict[str, Config]:
-    """Name -> configuration at the recipe's own size; MDLM first. No comma: --only is a list."""
+def candidates(size: str, vocab: int) -> dict[str, Config]:
+    """Name -> configuration at a size of the dial; MDLM first. No comma: --only is a list."""
     mdlm = recipe("laptop-mdlm")
     made = {BASE: mdlm, "deep": recipe("laptop-deep"), "ADLM": recipe("laptop-adlm")}
     for sign, name in ((1, "rare longer"), (-1, "frequent longer")):  # visible
-        for size in (1, 0.5):
-            made[f"{name} {size}"] = ordered(mdlm, sign * size)
+        for much in (1, 0.5):
+            made[f"{name} {much}"] = ordered(mdlm, sign * much)
         made[f"{name} 1 tilted"] = ordered(mdlm, sign, tilt=True)
         made[f"{name} 1 by bound"] = ordered(mdlm, sign, times="stratified", weight="bound")
     rule = replace(mdlm, anchor=AnchorConfig(rule="corpus"))
@@ -82,7 +87,9 @@ def candidates() -> dict[str, Config]:
     for block in (4, 8, 16):
         made[f"BD3-LM ({block})"] = process(recipe("laptop-bd3lm"), block=block)
         made[f"BD3-LM ({block}) anchored"] = process(recipe("laptop-bd3lm-anchored"), block=block)
-    return made
+    sized = {name: resize(config, size) for name, config in made.items()}
+    sized["larger MDLM"] = match(sized["ADLM"], vocab, by="params")  # the control of ADLM's size
+    return sized
 
 
 def process(config: Config, **changes: Any) -> Config:
@@ -95,33 +102,31 @@ def ordered(mdlm: Config, order: float, **changes: Any) -> Config:
     return process(replace(mdlm, objective="order"), order=float(order), **changes)
 
 
-def chosen(settings: LastingSettings) -> dict[str, Config]:
-    """Return the candidates that are asked for, MDLM among them."""
-    known = candidates()
-    for name in settings.only or ():
+def checked(only: Sequence[str], known: Collection[str]) -> tuple[str, ...]:
+    """Return names of candidates, or raise UserError where one is none."""
+    for name in only:
         if name not in known:
             raise UserError(f"the study has no candidate '{name}'{nearest(name, known)}")
-    wanted = {BASE, *(settings.only or known)}
-    return {name: config for name, config in known.items() if name in wanted}
+    return tuple(only)
 
 
 def study(settings: LastingSettings) -> HalvingStudy:
     """Return every candidate at every size and budget, of which the promoted ones are run."""
     rows: dict[str, Config] = {}
     places: dict[str, Place] = {}
-    known = chosen(settings)
-    vocab = open_vocab(known[BASE].data).size
+    vocab = open_vocab(recipe("laptop-mdlm").data).size
     for size in settings.sizes:
-        base = training_flops(resize(known[BASE], size), vocab)
+        known = candidates(size, vocab)
+        base = training_flops(known[BASE], vocab)
         for tokens in settings.budgets:
             for name, config in known.items():
-                made = resize(config, size)
                 label = f"{name}, {size}, {tokens / 1e6:g} M"
-                rows[label] = budget(made, round(tokens * base / training_flops(made, vocab)))
+                rows[label] = budget(config, round(tokens * base / training_flops(config, vocab)))
                 places[label] = Place(name, size, tokens)
     return HalvingStudy(
         name="lasting",
         home=Path(settings.home),
+        asked=checked(settings.only or (), known),
         rows=rows,
         places=places,
         seeds=dict.fromkeys(rows, settings.seeds),

@@ -55,6 +55,8 @@ class Trend:
         said += f"{self.doubling:+.1f} points"
         if self.ci95:
             said += f" (95 % interval {self.ci95[0]:+.1f} to {self.ci95[1]:+.1f})"
+        else:
+            said += " (of fewer than three seeds)"
         if self.gone is None:
             return f"{said}: the line does not go to zero."
         return f"{said}: the line is at zero at {self.gone / 1e6:,.0f} M tokens."

@@ -106,7 +106,9 @@ def work(
             if not look:
                 left = course.left()
                 rest = f"; about {duration(left)} left" if left else ""
-                console.print(f"{time.monotonic() - began:6.0f} s  {job.label}{rest}")
+                console.print(
+                    f"{time.monotonic() - began:6.0f} s  {job.label}{rest}", soft_wrap=True
+                )
     finally:  # also on Ctrl-C and SIGTERM: no further run starts, those under way save and leave
         executor.shutdown(wait=True, cancel_futures=True)
         for number, handler in before.items():

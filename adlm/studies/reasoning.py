@@ -85,7 +85,9 @@ class ReasoningStudyResult(Result):
             [f"{r.tokens + r.slots:.0f} tokens" for r in self.rows],
         )
         title = f"{self.task}: accuracy, and what is generated for it"
-        said = f"Mean ± sd over {len(first.seeds)} seeds, in per cent; {first.source}."
+        several = len(first.seeds) > 1
+        over = f"Mean ± sd over {len(first.seeds)} seeds" if several else "One seed"
+        said = f"{over}, in per cent; test items: {first.source}."
         return Section(
             f"Reasoning: {self.task}",
             HEADER,

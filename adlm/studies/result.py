@@ -129,12 +129,13 @@ class StudyResult(Result):
         ]
         header = ["model", "parameters", "tokens", "TFLOP", "seeds", "validation PPL"]
         lines = [r.line() for r in self.rows if r.row in self.shown or not self.shown]
+        curves = "The curves score a part of the validation split on the way, the table all of it."
         plot = png({self.study: lines}, "tokens", "validation PPL", log_y=True)
         return Section(
             f"Study: {self.study}",
             [*header, "test PPL (mean ± sd)"],
             rows,
-            [pair.sentence() for pair in self.pairs],
+            [*(pair.sentence() for pair in self.pairs), curves],
             plots=[("validation perplexity against tokens", plot)],
         )
 

@@ -1,7 +1,8 @@
 """How does a masked diffusion model learn best?
 
-Two rounds: one setting changed at a time from where the recipes were, then the learning rates and
-the width of the bell together around what the first round found, for AR too.
+Three rounds: one setting changed at a time from where the recipes were, then the learning rates and
+the width of the bell together around what the first round found, for AR too, and last the batch and
+a clamped weight at what the second one chose.
 """
 
 from __future__ import annotations
@@ -58,6 +59,18 @@ def second_round() -> dict[str, Config]:
     return made
 
 
+def third_round() -> dict[str, Config]:
+    """Label -> configuration: what is left, around the recipe as it is now."""
+    base = recipe("laptop-mdlm")
+
+    def clamped(most: float) -> Config:
+        return replace(base, process=replace(base.process, weight=f"clamp:{most:g}"))
+
+    made = {f"recipe, clamp {most:g}": clamped(most) for most in (1.5, 3.0)}
+    smaller = replace(base, train=replace(base.train, batch=16))
+    return made | {"recipe, batch 16": smaller}
+
+
 def tuned(config: Config, lr: float, muon_lr: float, width: float) -> Config:
     """Return a recipe at two learning rates and a width of the bell."""
     process = replace(config.process, times=f"bell:0.5:{width}", weight="flat")
@@ -65,11 +78,11 @@ def tuned(config: Config, lr: float, muon_lr: float, width: float) -> Config:
 
 
 def rows(tokens: int) -> dict[str, Config]:
-    """Both rounds at one number of training tokens."""
-    variants = first_round() | second_round()
+    """All rounds at one number of training tokens."""
+    variants = first_round() | second_round() | third_round()
     return {name: budget(config, tokens) for name, config in variants.items()}
 
 
 def study(settings: StudySettings) -> LanguageStudy:
-    """Both rounds over seeds."""
+    """All rounds over seeds."""
     return make_study("times", rows(settings.tokens), settings, shown=SHOWN)

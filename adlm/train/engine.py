@@ -103,7 +103,8 @@ class Engine:
         log = Log(self.run, self.step, loggers) if main else None
         began = saved = time.monotonic()
         first, note, total = self.tokens, "", workload.ends[-1]
-        with Bar("training", total, "steps", self.step, not main, foretell=True) as bar:
+        shown = Bar("training", total, "steps", self.step, not main, True, work=every.work)
+        with shown as bar:
             while not self.finished:
                 if stats := self.advance():
                     self.recent.append(stats)

@@ -36,6 +36,8 @@ from adlm.train.workload import Cadence, Loss, Moment, Phase, Portion, RunState,
 from adlm.types import Batch, Noise
 from adlm.world import World, world_size
 
+SCORING = 3  # rows are scored in the time that one is trained
+
 Piece = tuple[Batch, Noise | None]
 
 
@@ -53,12 +55,13 @@ class LanguageModelling(Workload):
             adapt.check(config, base)
         self.config, self.device = config, device
         self.phases = [Phase(cfg.steps, config.optim)]
-        self.cadence = Cadence(cfg.log_every, cfg.eval_every, cfg.save_every, keep=cfg.keep)
         # a hidden bridge's anchor head rests while gamma is 0, the map of recall in single passes
         self.idle = config.model.bridge == "hidden" or config.model.recall > 0
         self.vocab: Vocab = base.vocab if base else open_vocab(config.data)
         self.rows = open_rows(config.data, "train", self.vocab)
         self.valid = open_rows(config.data, "valid", self.vocab)
+        scored = min(cfg.eval_rows, len(self.valid)) / (SCORING * cfg.batch)  # in steps
+        self.cadence = Cadence(cfg.log_every, cfg.eval_every, scored, cfg.save_every, keep=cfg.keep)
         self.lengths = Lengths.of_rows(self.rows)
         texts = cfg.batch // 2 if config.process.complement else cfg.batch
         self.order = Order(len(self.rows), texts, cfg.seed)
@@ -220,6 +223,21 @@ class LanguageModelling(Workload):
             spread = f" ± {ppl * error:.1f}" if math.isfinite(error) else ""
             curve = f"   {sparkline([r['valid_nll'] for r in found])}" if len(found) > 2 else ""
             bound = "" if self.objective.exact else "≤ "
-            lines.append(f"validation PPL {bound}{ppl:.1f}{spread}{curve}")
-        nexts = (f"adlm {command} {run}" for command in ("sample", "watch", "eval likelihood"))
+            given = ", given the lengths" if bound and self.valid.shows_ends else ""
+            lines.append(f"validation PPL {bound}{ppl:.1f}{spread}{given}{curve}")
+        own = "".join(f" --use {name}" for name in own_code(self.config))
+        nexts = (f"adlm {command} {run}{own}" for command in ("sample", "watch", "eval likelihood"))
         return "\n".join([*lines, "next: " + ", ".join(nexts)])
+
+
+def own_code(config: Config) -> list[str]:
+    """Return the names of code outside adlm without which a run cannot be used.
+
+    Example:
+        >>> own_code(Config(objective="mine:Better"))
+        ['mine:Better']
+    """
+    process = config.process
+    named = {"objective": config.objective, "schedule": process.schedule}
+    named |= {"masking": process.masking, "dataset": config.data.name}
+    return [name for axis, name in named.items() if registry.outside(axis, name)]

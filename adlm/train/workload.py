@@ -44,10 +44,20 @@ class Cadence:
 
     log: int
     validate: int = 0
+    validation: float = 0.0  # steps that take about as long as one
     save: int = 0
     save_seconds: float = float("inf")  # and after so long
     keep: int = 1  # checkpoints
     log_last: bool = True  # the steps before the end too, however few
+
+    def work(self, step: float) -> float:
+        """Return what steps cost with the validations between them, in steps.
+
+        Example:
+            >>> Cadence(log=10, validate=100, validation=5.0).work(250)
+            260.0
+        """
+        return step + self.validation * (max(step - 1, 0) // self.validate if self.validate else 0)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import base64
 import re
 from dataclasses import dataclass, field
 from importlib.resources import files
+from itertools import zip_longest
 from typing import Any
 
 from adlm.values import to_text
@@ -29,6 +30,17 @@ class Section:
     columns: list[tuple[str, list[str]]] = field(default_factory=list)  # texts side by side
     commands: list[str] = field(default_factory=list)
     details: Any = None  # settings and hashes, folded away
+
+    @property
+    def worded(self) -> list[bool]:
+        """Of each column of the table, does it have words? Figures stand to the right.
+
+        Example:
+            >>> Section("", rows=[["a", "3.1", "", "1.2 M"], ["b", "", "none", "≤ 4"]]).worded
+            [True, False, True, False]
+        """
+        columns = zip_longest(*self.rows, fillvalue="")
+        return [any(cell[:1].isalpha() or cell[:1] == "`" for cell in own) for own in columns]
 
     def text(self) -> str:
         """Table and notes for the terminal."""

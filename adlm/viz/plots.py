@@ -13,6 +13,7 @@ from adlm.errors import need
 
 FEW_LINES = 6  # more of them, and their names stand beside the panel
 LARGE = 100_000  # numbers from here on are written in thousands and millions
+FEW = 8  # places on an axis that are all named
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def curves(
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
-    from matplotlib.ticker import EngFormatter, LogFormatter
+    from matplotlib.ticker import EngFormatter, LogFormatter, NullLocator
 
     most = max(map(len, panels.values()))
     many = most > FEW_LINES
@@ -75,6 +76,7 @@ def curves(
             # there are ten colours: the eleventh line has the first one's, in another style
             style = "--" if line.dashed else ("-", "-.", ":")[number // 10 % 3]
             style = style if line.ringed is None else "."
+            style += "o" if len(line.x) == 1 and line.ringed is None else ""  # else it is not seen
             (drawn,) = axis.plot(line.x, line.y, style, label=line.label, linewidth=1.6)
             rings = [p for p in zip(line.x, line.y, line.ringed or (), strict=False) if p[2]]
             axis.plot(
@@ -98,6 +100,11 @@ def curves(
             axis.yaxis.set_minor_formatter(LogFormatter())
         if not log_x and max((v for line in lines for v in line.x), default=0.0) >= LARGE:
             axis.xaxis.set_major_formatter(EngFormatter())  # 1.5 M
+        places = sorted({v for line in lines for v in line.x})
+        if log_x and 0 < len(places) <= FEW and places[-1] >= LARGE:  # a few budgets
+            axis.set_xticks(places)
+            axis.xaxis.set_major_formatter(EngFormatter())
+            axis.xaxis.set_minor_locator(NullLocator())
         axis.grid(alpha=0.25)
         beside = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5)} if many else {}
         axis.legend(fontsize=8, frameon=False, **beside)

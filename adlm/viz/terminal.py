@@ -7,6 +7,7 @@ import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 from rich.console import Group
 from rich.live import Live
@@ -52,21 +53,29 @@ def marked(x: Tensor, is_anchor: Tensor, vocab: Vocab) -> Text:
     return out
 
 
+def legend(trace: Trace) -> str:
+    """Say what is coloured, if anything is."""
+    return f"yellow: {trace.rule}" if trace.anchors is not None and trace.rule else ""
+
+
 def play(trace: Trace, speed: float = 10.0, row: int = 0) -> None:
     """Play it: with keys in a terminal, frame after frame into a file or pipe."""
     check(speed > 0, "--speed", speed, "above 0")
     screen = Screen(highlight=False)
     asked = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
-    if not (asked and screen.is_terminal):
+    if not (asked and screen.is_terminal and find_spec("termios")):  # Windows has no termios
         for step in range(trace.steps + 1):
             if step in (0, trace.steps) or any(e.step == step for e in trace.events[row]):
                 screen.print(Text(f"{step:4d} ", "dim") + frame(trace, row, step), soft_wrap=True)
         return
-    with keys() as pressed, Live(console=screen, auto_refresh=False) as live:
+    # redirected, stdout would be a stream behind another, and rich's own codes made visible
+    quiet = Live(console=screen, auto_refresh=False, redirect_stdout=False)
+    with keys() as pressed, quiet as live:
         step, going = 0, True
         while True:
             foot = f"step {step} of {trace.steps}   {speed:g} steps/s   {KEYS}"
-            live.update(Group(frame(trace, row, step), "", Text(foot, "dim")), refresh=True)
+            below = [Text(line, "dim") for line in (legend(trace), foot) if line]
+            live.update(Group(frame(trace, row, step), "", *below), refresh=True)
             ended = step == trace.steps
             key = pressed(1 / speed if going and not ended else None)
             if key == "" and going:

@@ -5,7 +5,7 @@
 The slots' inputs are placeholders, their labels the first k important tokens of the trace; a slot
 beyond the last of them has no loss. The curriculum grows the anchors one by one:
 
-    stage 0        chain of thought: no slot, all steps              per_stage epochs
+    stage 0        chain of thought: no slot, all steps              per_stage epochs, or `first`
     stage k        k slots; with `remove` the first k steps are gone per_stage epochs
     last stage     as many slots as the task has stages (ProsQA 6)   the epochs that are left
 

@@ -23,22 +23,28 @@ class Curriculum:
     Example:
         >>> Curriculum(stages=2, per_stage=3, epochs=10).lengths()
         [3, 3, 4]
+        >>> Curriculum(stages=2, per_stage=1, epochs=10, first=6).lengths()
+        [6, 1, 3]
     """
 
     stages: int
     per_stage: int  # epochs of each but the last
     epochs: int  # in all
+    first: int = 0  # epochs of stage 0; as many as the others have by default
 
     def lengths(self) -> list[int]:
         """Epochs of each stage."""
         check(self.stages >= 0, "stages", self.stages, "0 or more")
-        left = self.epochs - self.stages * self.per_stage
+        before = [self.per_stage] * self.stages
+        before[:1] = [self.first or self.per_stage] * min(self.stages, 1)
+        left = self.epochs - sum(before)
         if left <= 0:
+            several = " and ".join(str(n) for n in dict.fromkeys(before))
             raise UserError(
-                f"{self.stages} stages of {self.per_stage} epochs leave none of "
+                f"{self.stages} stages of {several} epochs leave none of "
                 f"{self.epochs} epochs for the last: take more epochs, or fewer a stage"
             )
-        return [self.per_stage] * self.stages + [left]
+        return [*before, left]
 
     def fewer_steps(self) -> list[int]:
         """Steps that are gone in each stage, where the last has none: 0, 1, ..., all."""
