@@ -17,7 +17,7 @@ fast: $(VENV)/.run
 
 # Two tests at a time, one thread each: threads of several processes would hinder one another.
 test: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses 2
+	OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses 2 --dist worksteal
 
 slow: $(VENV)/.dev
 	$(PY) -m pytest -m slow

@@ -37,6 +37,18 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     monkeypatch.delenv("ADLM_DATA", raising=False)
 
 
+@pytest.fixture(scope="session")
+def learnt_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache for tests that need the default corpus's vocabulary: to learn it takes seconds."""
+    return tmp_path_factory.mktemp("learnt")
+
+
+@pytest.fixture
+def one_cache(_own_cache: None, learnt_once: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the cache of the tests before."""
+    monkeypatch.setenv("ADLM_CACHE", str(learnt_once))
+
+
 @pytest.fixture(autouse=True)
 def _nothing_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test has the code outside the tree that another one allowed."""

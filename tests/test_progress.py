@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from adlm.progress import POINTS, Bar, Pace, duration
+from adlm.train.workload import Cadence
 
 
 def said(steps: Iterable[float], total: int, start: int = 0) -> list[tuple[float, float]]:
@@ -26,6 +27,8 @@ def said(steps: Iterable[float], total: int, start: int = 0) -> list[tuple[float
 RUNS: dict[str, Callable[[], list[float]]] = {
     "steady": lambda: [0.5] * 400,
     "a slow start": lambda: [60.0, *[0.5] * 399],
+    "two compilations": lambda: [60.0, 0.5, 40.0, *[0.5] * 397],
+    "a late compilation": lambda: [60.0, 25.0, *[0.2] * 97, 40.0, *[0.2] * 900],
     "an evaluation every 100 steps": lambda: [2.0 if i % 100 == 99 else 0.2 for i in range(1300)],
     "uneven steps": lambda: [0.3 * random.Random(i).uniform(0.5, 1.5) for i in range(500)],
     "long steps": lambda: [40.0] * 12,
@@ -39,6 +42,18 @@ def test_what_is_said_is_within_a_quarter_from_the_first_word_on(name):
     assert len(found) > len(steps) / 2
     for real, left in found:
         assert left == pytest.approx(real, rel=0.25, abs=2.0), (real, left)
+
+
+def test_validations_are_in_what_is_said_before_the_first_of_them():
+    every = Cadence(log=10, validate=50, validation=20.0)
+    steps = [0.2 + (4.0 if i % 50 == 0 and i else 0.0) for i in range(1000)]  # after the 50th
+    clock = 0.0
+    ends = list(itertools.accumulate(steps))
+    bar = Bar("x", 1000, "steps", quiet=True, work=every.work, clock=lambda: clock)
+    for done, clock in enumerate(ends, 1):
+        bar.update(done)
+        if (left := bar.pace.left()) is not None and done < 990:
+            assert left == pytest.approx(ends[-1] - clock, rel=0.05, abs=1.0), done
 
 
 def test_a_change_of_speed_is_followed():

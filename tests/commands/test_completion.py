@@ -52,6 +52,8 @@ def test_bash_completes_values_and_short_forms(script):
     assert completed(script, "adlm", "train", "laptop-ar", "--size", "m") == {"micro", "medium"}
     assert completed(script, "adlm", "train", "laptop-ar", "--optim.name", "") == {"adamw", "muon"}
     assert completed(script, "adlm", "train", "x", "--anchor.rule", "tf") == {"tfidf"}
+    assert completed(script, "adlm", "train", "x", "--process.weight", "f") == {"flat"}
+    assert "mixture" in completed(script, "adlm", "train", "x", "--process.kernel", "")
     assert "wikitext-2" in completed(script, "adlm", "train", "x", "--data", "")
     assert completed(script, "adlm", "plan", "owt-ar", "--gpu", "h") == {"h100"}
     assert completed(script, "adlm", "sample", "run", "--top") == {"--top_k", "--top_p"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from dataclasses import fields, replace
@@ -64,6 +65,7 @@ def test_the_readme_names_only_make_targets_that_exist():
     assert {"quickstart", "test"} <= set(named) <= set(targets)
 
 
+@pytest.mark.usefixtures("one_cache")
 def test_every_command_of_the_readme_runs(tmp_path, monkeypatch, capsys, text_file):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my-texts").mkdir()
@@ -208,7 +210,7 @@ def test_the_pages_show_what_the_result_files_say():
     assert done.returncode == 0, done.stderr
 
 
-def test_the_site_is_built_without_a_warning(tmp_path):
+def test_the_site_is_built_without_a_warning_and_fits_the_screen(request):
     done = subprocess.run(
         [sys.executable, str(ROOT / "docs" / "build.py"), "--site"], capture_output=True, text=True
     )
@@ -218,6 +220,16 @@ def test_the_site_is_built_without_a_warning(tmp_path):
     assert {p.stem for p in (ROOT / "docs").glob("*.md")} | beside == set(nav)
     for name in nav:
         assert (ROOT / "build" / "site" / f"{name}.html").is_file()
+    if not (shutil.which("chromium") and shutil.which("chromedriver")):
+        return
+    browser = request.getfixturevalue("browser")
+    for width in (420, 1200):
+        browser.set_window_size(width, 900)
+        for name in nav:
+            browser.get((ROOT / "build" / "site" / f"{name}.html").as_uri())
+            size = "return [document.documentElement.scrollWidth, window.innerWidth]"
+            wide, window = browser.execute_script(size)
+            assert wide <= window, (name, width)
 
 
 def example(home: Path, name: str, *words: object) -> subprocess.CompletedProcess:

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from adlm.config import Config, differences, from_dict
+from adlm import registry
+from adlm.config import Config, differences, from_dict, to_dict
+from adlm.reasoning.plan import Plan, ReasoningSettings
 from adlm.recipes import recipe
-from adlm.studies import ablate, anchoring, baselines, times, tuning
+from adlm.studies import ablate, anchoring, baselines, lasting, times, tuning
+from adlm.studies.lasting import LastingSettings
 from adlm.studies.lasting_result import LastingResult
 from adlm.studies.quickstart_result import QuickstartResult
 from adlm.studies.reasoning import ReasoningStudyResult
 from adlm.studies.result import StudyResult
 
 RESULTS = Path(__file__).parents[2] / "results"
+sys.path.insert(0, str(RESULTS.parent / "docs"))
+
+import follow  # noqa: E402
+import results_page  # noqa: E402
+
 FILES = sorted(RESULTS.glob("*.json"))
+pytestmark = pytest.mark.usefixtures("one_cache")
 AXES = list(ablate.axes())
 ROWS = {
     "study-anchoring": anchoring.rows,
@@ -38,8 +48,10 @@ def settled(values: dict) -> Config:
 def test_a_result_says_where_it_comes_from(path):
     found = json.loads(path.read_text())
     assert found["machine"]["torch"]
+    assert found["machine"]["adlm"]
     assert found["date"]
     assert found["commit"]
+    assert results_page.command_of(path.stem).startswith(("adlm ", "python ", "make "))
 
 
 @pytest.mark.parametrize(
@@ -79,6 +91,70 @@ def test_the_quickstart_s_result_is_of_today_s_recipes():
         for name, row in json.loads(path.read_text())["rows"].items():
             changed = differences(settled(row["config"]), recipe(name))
             assert not changed, f"{path.name}, {name}: made with another {', '.join(changed)}"
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("readme*.json")), ids=lambda p: p.stem)
+def test_the_readme_that_was_followed_is_today_s(path):
+    typed = [step["command"] for step in json.loads(path.read_text())["steps"]]
+    assert typed == follow.commands((RESULTS.parent / "README.md").read_text())
+
+
+def test_the_lasting_study_has_the_rows_that_its_command_makes_today():
+    found = json.loads((RESULTS / "study-lasting.json").read_text())
+    budgets = sorted({g["tokens"] for g in found["gaps"]})
+    sizes = list(dict.fromkeys(g["size"] for g in found["gaps"]))
+    today: dict[str, Config] = {}
+    for tokens in budgets:
+        today |= lasting.study(LastingSettings(tokens=tokens, further=0, sizes=sizes)).rows
+    for row in found["rows"]:
+        changed = differences(settled(row["config"]), today[row["row"]])
+        assert not changed, f"{row['row']}: made with another {', '.join(changed)}"
+
+
+def test_the_study_of_bases_is_of_today_s_recipes():
+    """Beside the recipe a row has its data and base, and as AR was AR's shift and wider taps."""
+    for row in json.loads((RESULTS / "finetune.json").read_text())["rows"]:
+        config = settled(row["config"])
+        wanted = recipe(f"laptop-{config.objective}")
+        wanted = replace(wanted, train=config.train)
+        changed = [
+            name
+            for name in differences(config, wanted)
+            if not name.startswith(("data.", "base.")) and name not in ("model.shift", "model.conv")
+        ]
+        assert not changed, f"{row['row']}: made with another {', '.join(changed)}"
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*reason*.json")), ids=str)
+def test_a_result_of_reasoning_has_a_plan_of_today_s_settings(path):
+    found = json.loads(path.read_text())
+    for plan in [row["plan"] for row in found["rows"]] if "rows" in found else [found["plan"]]:
+        given = Plan(plan["task"], plan["method"], from_dict(plan["settings"], ReasoningSettings))
+        stored, today = plan["settings"], to_dict(given)["settings"]  # which may have more
+        assert {name: today[name] for name in stored} == stored
+        assert given.stages()
+
+
+KNOWN = {"anchor.stale", "base.name"}  # what a run was given besides its recipe
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("eval-efficiency-*.json")), ids=str)
+def test_costs_are_of_models_of_today_s_recipes(path):
+    for name, values in json.loads(path.read_text())["configs"].items():
+        known = [recipe(r) for r in registry.names("recipe") if r.startswith("laptop-")]
+        own = replace(settled(values), train=known[0].train)  # a study has its own
+        alike = [replace(r, train=own.train) for r in known]
+        nearest = min((differences(own, r) for r in alike), key=len)
+        assert set(nearest) <= KNOWN, f"{name}: made with another {', '.join(nearest)}"
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("eval-pretrained-*.json")), ids=str)
+def test_shipped_models_are_of_today_s_recipes(path):
+    name = path.stem.removeprefix("eval-pretrained-")
+    changed = differences(
+        settled(json.loads(path.read_text())["config"]), recipe(f"shipped-{name}")
+    )
+    assert set(changed) <= KNOWN, f"made with another {', '.join(changed)}"
 
 
 @pytest.mark.parametrize(

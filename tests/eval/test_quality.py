@@ -57,6 +57,16 @@ def test_generative_perplexity_is_the_judges_own_loss(judge):
     assert np.allclose(alone.hidden[0], found.hidden[0], atol=1e-5), "padding changes nothing"
 
 
+def test_a_text_is_passed_once_whatever_is_asked_of_it(judge, monkeypatch):
+    made, passed = Judge(str(judge), batch=2), []
+    plain = made._pass
+    monkeypatch.setattr(made, "_pass", lambda model, ids: passed.extend(ids) or plain(model, ids))
+    both = made.score(["w1 w2", "w3 w4 w5", "w1 w2"])
+    assert np.array_equal(made.features(["w3 w4 w5", "w1 w2"]), both.hidden[[1, 0]])
+    assert len(passed) == 2
+    assert both.tokens.tolist() == [1, 2, 1]
+
+
 def test_the_whole_command(judge, text_file, tmp_path, capsys):
     train(make_config(text_file, steps=2), tmp_path / "run")
     out = tmp_path / "q.json"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from adlm.cli import main
+from adlm.eval.report import parts
 from adlm.train.run import train
 from tests.conftest import make_config, small_corpus
 
@@ -47,6 +48,15 @@ def test_a_run_and_its_results_make_one_page(run, tmp_path):
     ppl = json.loads(next((run / "eval").glob("*.json")).read_text())["ppl"]
     assert f"≤ {ppl:.2f}" in page
     assert f"≤ {ppl:.2f}" in out.with_suffix(".md").read_text()
+
+
+def test_figures_come_before_what_is_looked_at_closely(tmp_path):
+    names = ["anchors", "efficiency-mine", "likelihood-sotu-test", "mine", "samples"]
+    (tmp_path / "eval").mkdir()
+    for name in names:
+        (tmp_path / "eval" / f"{name}.json").write_text("{}")
+    found = [path.stem for path in parts(tmp_path)]
+    assert found == ["likelihood-sotu-test", "samples", "efficiency-mine", "mine", "anchors"]
 
 
 def test_a_run_that_was_stopped_is_said_to_be(run, tmp_path):

@@ -6,20 +6,27 @@ They lie beside the project; where a published code is at fault, the test says w
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
+from adlm.config import Config, ModelConfig, ProcessConfig
+from adlm.models.denoiser import States
+from adlm.nn.context import Context
+from adlm.objectives.base import make_objective
 from adlm.objectives.d3pm import step_divergence
 from adlm.objectives.gidd import dynamic
 from adlm.objectives.kernels import divergence
-from adlm.objectives.sedd import masked_entropy, uniform_entropy
+from adlm.objectives.sedd import ScoreEntropy, masked_entropy, uniform_entropy
 from adlm.process.kernel import Mask, Mixture, Uniform
 from adlm.process.schedule import Cosine, Geometric, LogLinear
 from adlm.process.score import masked_step, uniform_analytic
+from adlm.types import Batch
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
 ROOF = 1e-3  # the published log-linear schedule stops at alpha_1 = 1e-3
@@ -75,8 +82,44 @@ def test_d3pm_meets_the_published_terms_and_their_limit_at_the_first_step():
     assert meets(ours[~first], known["diffusion"][~first])
     one = {**known, "t": torch.full_like(known["t"], 1e-3)}
     assert meets(d3pm_terms(one, known["logits"]), known["diffusion_at_first_step_limit"])
-    read = -F.log_softmax(known["logits0"], -1).gather(-1, known["x"][..., None]).squeeze(-1)
-    assert meets(read, known["reconstruction"])
+    assert meets(read_off(known), known["reconstruction"].sum(dim=1))
+
+
+def read_off(known: dict[str, Tensor]) -> Tensor:
+    """(B,) nats of the text that D3PM's objective reads off z_0, of a network with their logits."""
+
+    class Known(nn.Module):
+        head = nn.Linear(60, 60, bias=False).double()
+
+        def forward(self, z: Tensor, context: Context) -> States:
+            assert torch.equal(z, known["x"])
+            return States(known["logits0"][context.wanted])
+
+    vocab: Any = SimpleNamespace(mask=59, size=60)
+    with torch.no_grad():
+        Known.head.weight.copy_(torch.eye(60))
+        every = torch.ones_like(known["x"], dtype=torch.bool)
+        process = ProcessConfig(masking="bernoulli", steps=1000)
+        made = make_objective(Config("d3pm", process=process), vocab)
+        found = made.aside(Known(), Batch(known["x"], every))
+    assert found is not None
+    return found[1]
+
+
+def test_a_public_reimplementation_of_d3pm_is_wrong_by_far():
+    """It has alpha_s = t - dt where 1 - (t - dt) is right."""
+    known = stored("d3pm")
+    t = known["t"].clamp(max=1 - 1e-4)
+    x, logits, a_t, a_s = flat(known["x"], known["logits"], 1 - t, t - 1e-3)
+    log_p = F.log_softmax(logits, dim=-1)
+    m, own = log_p[:, 59], log_p.gather(1, x[:, None]).squeeze(1)
+    now = F.softplus(m + (a_t / (1 - a_t)).log())
+    share = 1e-3 / (1 - a_t)
+    before = torch.log(a_s * m.exp() / (1 - a_t - 1e-3) + 1)
+    wrong = 1000 * (share * (now - own) + (1 - share) * (now - before))
+    some = (known["masked"] & (known["t"] > 1.5e-3)[:, None]).flatten()
+    right = known["diffusion"].flatten()[some]
+    assert ((wrong[some] - right).abs() / right.abs()).median() > 0.1
 
 
 def test_d3pm_with_the_mask_forbidden_is_the_published_discrete_bound():
@@ -95,9 +138,14 @@ def test_sedd_meets_the_published_score_entropy_at_masks():
     logits = known["log_score"] + torch.expm1(sigma).log() + log_n
     x, logits = flat(known["x"], logits)
     nats = masked_entropy(logits, x, mask=99).reshape(known["x"].shape)
-    weight = known["dsigma"] / torch.expm1(known["sigma"])  # MDLM's: sigma' k
     masked = known["z"] == 99
-    ours = weight[:, None] * nats * masked
+    vocab: Any = SimpleNamespace(mask=99, size=100)
+    process = ProcessConfig(masking="bernoulli", conditioned=True)
+    made = make_objective(Config("sedd", model=ModelConfig(time=4), process=process), vocab)
+    assert isinstance(made, ScoreEntropy)
+    made.kernel = Mask(Roofed(), mask=99, size=100)
+    weight = made.weigh(known["z"], known["x"], known["t"].double()[:, None])
+    ours = weight * nats * masked
     assert meets(ours, known["weighted_entropy"])
     assert meets(ours.sum(dim=1), known["loss_rows"])
     t = known["t"].double()

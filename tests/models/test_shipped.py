@@ -129,3 +129,12 @@ def test_the_models_that_are_shipped_are_whole_small_and_measured():
         found = json.loads((saved.path / "results.json").read_text(encoding="utf-8"))
         assert found["checkpoint_hash"] == saved.hash
         assert found["split"] == "test"
+
+
+def test_a_text_of_which_nothing_is_asked_begins_as_an_address(capsys):
+    if not shipped.names():
+        pytest.skip("no shipped models")
+    assert main(["sample", "--steps", "4"]) == 0
+    assert f"\n{shipped.SALUTE}" in capsys.readouterr().out
+    assert main(["sample", "--steps", "4", "--length", "32"]) == 0
+    assert shipped.SALUTE not in capsys.readouterr().out

@@ -283,14 +283,13 @@ def test_a_thinned_anchor_loss_has_the_same_mean(masking):
     values = [
         estimate(make_objective(replace(plain, anchor=anchor), WORDS), net, x)
         for tau in (1, 3)  # the first token alone, or all of them
-        for every in (1, 2, 3)
+        for every in (1, 3)
         for anchor in [replace(plain.anchor, tau=tau, every=every)]
     ]
-    for whole, *thinned in (values[:3], values[3:]):
-        for some in thinned:
-            for a, b in zip(whole[1:], some[1:], strict=True):
-                error = (a.var() / len(a) + b.var() / len(b)).sqrt()
-                assert abs(a.mean() - b.mean()) < 3 * error
+    for whole, some in (values[:2], values[2:]):
+        for a, b in zip(whole[1:], some[1:], strict=True):
+            error = (a.var() / len(a) + b.var() / len(b)).sqrt()
+            assert abs(a.mean() - b.mean()) < 3 * error
 
 
 @pytest.mark.parametrize("objective", ["adlm", "a2r"])

@@ -11,6 +11,7 @@ import torch
 
 import adlm
 from adlm import registry
+from adlm.budget import predicted
 from adlm.cli import main
 from adlm.config import Config, ModelConfig, ProcessConfig
 from adlm.data.vocab import byte_vocab
@@ -21,6 +22,7 @@ from adlm.models.cost import head_share, training_flops
 from adlm.models.size import match
 from adlm.objectives.base import make_objective
 from adlm.objectives.likelihood import evaluator
+from adlm.process.kernel import times
 from adlm.recipes import recipe
 from adlm.samplers import template
 from adlm.samplers.choice import samplers_for
@@ -116,8 +118,17 @@ def test_anchors_of_a_model_that_sees_the_noise_level_are_looked_at(runs):
         ("udlm", {"kernel": "uniform", "steps": 5}, "process.steps and process.remask 0"),
         ("sedd", {"kernel": "uniform"}, "process.schedule must be geometric, found 'log-linear'"),
         ("sedd", {"masking": "exact-k"}, "process.masking must be bernoulli"),
+        ("sedd", {"schedule": "geometric:0.01:0.5"}, "leaves 0.61 of a text visible at t = 1"),
+        ("gidd", {"kernel": "mixture:0.1", "schedule": "geometric:0.01:0.5"}, "ends at 0"),
+        ("d3pm", {"steps": 5, "schedule": "geometric:0.01:0.5"}, "masks must hide all of it"),
+        ("mdlm", {"schedule": "geometric:0.01:0.5"}, "masks must hide all of it"),
         ("mdlm", {"kernel": "uniform"}, "process.kernel must be mask, found 'uniform'"),
         ("mdlm", {"kernel": "fog"}, "process.kernel must be mask, found 'fog'"),
+        ("mdlm", {"curriculum": 0.5}, "mdlm has no process.curriculum: it must be 0.0, found 0.5"),
+        ("sedd", {"curriculum": 0.5}, "sedd has no process.curriculum"),
+        ("mdlm", {"clip": (0.3, 0.8)}, r"process.clip: it must be \[0.0, 1.0\], found \[0.3"),
+        ("ar", {"kernel": "uniform"}, "ar has no noise: process.kernel must be mask"),
+        ("ar", {"steps": 10}, "process.steps 0, found mask and 10"),
         ("adlm-sedd", {}, "needs an anchor network"),
     ],
 )
@@ -133,6 +144,44 @@ def test_anchors_under_masks_need_masks():
     config = replace(config, anchor=replace(config.anchor, positions="masked"))
     with pytest.raises(UserError, match="uniform noise has none: take all"):
         make_objective(config, VOCAB)
+
+
+def test_softened_tokens_and_stale_anchors_are_not_had_together():
+    config = small("x", "duo", anchored=True)
+    assert config.process.curriculum
+    config = replace(config, anchor=replace(config.anchor, stale=0.3))
+    with pytest.raises(UserError, match="one of the two must be 0"):
+        make_objective(config, VOCAB)
+
+
+@pytest.mark.parametrize("name", ["udlm", "gidd", "d3pm", "sedd-uniform"])
+@pytest.mark.parametrize("cache", ["prefix", "dual"])
+def test_caches_in_blocks_are_for_masks_that_stay_unread(runs, name, cache):
+    """Block after block, a network would be told a noise level that only masks have."""
+    with pytest.raises(UserError, match=f"cache {cache} writes block after block.*delayed"):
+        adlm.load(runs / name).generate(cache=cache)
+    assert adlm.load(runs / name).generate(length=12, steps=3, cache="delayed")
+
+
+@pytest.mark.parametrize("name", [*NAMES, "anchored"])
+def test_every_command_serves_every_baseline(runs, name, tmp_path):
+    run = str(runs / name)
+    ptb = tmp_path / "ptb"
+    ptb.mkdir()
+    (ptb / "ptb.valid.txt").write_text("the law of the sea\nthe sea of the law\n" * 4)
+    likelihood, page = str(tmp_path / "likelihood.json"), tmp_path / "page.html"
+    for words in (
+        ["eval", "likelihood", run, "--limit", "4", "--split", "valid", "--out", likelihood],
+        ["eval", "zeroshot", run, "--sets", "[ptb]", "--limit", "2", "--data.dir", str(tmp_path),
+         "--out", str(tmp_path / "zeroshot.json")],
+        ["eval", "samples", run, "--n", "16", "--steps", "2", "--judge", "none", "--features",
+         "minilm", "--out", str(tmp_path / "samples.json")],
+        ["sample", run, "-n", "1", "--steps", "2", "--trace", str(tmp_path / "replay.html")],
+        ["report", likelihood, str(tmp_path / "samples.json"), "--out", str(page)],
+    ):  # fmt: skip
+        assert main(words) == 0, words
+    assert "≤" in page.read_text()
+    assert (tmp_path / "replay.html").is_file()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -212,14 +261,49 @@ def test_duo_is_udlm_with_softened_noise_at_first():
     assert evaluator(config, VOCAB).bound
 
 
+def test_softened_noise_counts_by_how_fast_the_kernels_time_goes():
+    config = small("x", "duo")
+    plain = replace(config.process, weight="bound", times="stratified")
+    objective = make_objective(replace(config, process=plain), VOCAB)
+    x = torch.randint(0, 99, (6, 16))
+    batch = Batch(x, torch.ones_like(x, dtype=torch.bool))
+    noise = objective.noise_at(0.2, 6, 16, torch.Generator().manual_seed(1))
+    view, v, h = objective.view(batch, noise), times(noise.t), 1e-5
+
+    def t(v):
+        return objective.kernel.schedule.t_of_alpha(objective.gaussian.alpha(v)[0])
+
+    slope = (t(v + h) - t(v - h)) / (2 * h)
+    at = t(v)[:, None]
+    right = objective.kernel.weight(view.z, x, at) * objective.kernel.shares(at).alpha
+    assert (slope - 1).abs().min() > 0.05
+    assert torch.allclose(view.weight.double(), right * slope[:, None], rtol=1e-4)
+
+
 def test_costs_and_matches_know_them():
     gidd, d3pm, sedd = (recipe(f"laptop-{n}") for n in ("gidd", "d3pm", "sedd"))
     assert head_share(sedd) == 0.5
     assert head_share(gidd) == 1.0
+    assert "half of them" in predicted(recipe("lm1b-d3pm"), 1e9)  # its other pass hides nothing
+    half, clipped = (replace(sedd.process, block=2, clip=c) for c in ((0, 1), (0.25, 0.75)))
+    share = [head_share(replace(sedd, objective="bd3lm", process=p)) for p in (half, clipped)]
+    assert share == pytest.approx([0.5, 0.5])
+    late = replace(clipped, clip=(0.75, 1.0))  # both of two tokens
+    assert head_share(replace(sedd, objective="bd3lm", process=late)) == pytest.approx(1.0)
     assert 2 < training_flops(d3pm, 2048) / training_flops(sedd, 2048) < 2.5  # two passes
     plain = match(recipe("laptop-gidd-anchored"), 2048)
     assert plain.objective == "gidd"
     assert plain.process == gidd.process
+
+
+def test_the_papers_recipes_keep_the_papers_weight():
+    """Bell-shaped times and equal weights are the laptop's; GIDD's own weights are its authors'."""
+    names = [n for n in registry.names("recipe") if n.startswith(("lm1b-", "owt-"))]
+    assert len(names) > 15
+    for name in names:
+        process = recipe(name).process
+        assert process.weight == ("dynamic" if name == "owt-gidd" else "bound"), name
+        assert process.times == "stratified", name
 
 
 def test_every_recipe_of_a_baseline_makes_its_objective():

@@ -40,6 +40,13 @@ PROCESSES = {
     "gidd": ("gidd", replace(TIMED, kernel="mixture:0.3")),
     "d3pm": ("d3pm", replace(TIMED, steps=4)),
 }
+SHORT = {  # noise that ends before a text is gone: alpha_1 = 0.6
+    f"{name}-short": (objective, replace(process, schedule="geometric:0.01:0.5"))
+    for name, (objective, process) in PROCESSES.items()
+    if process.kernel == "uniform"
+}
+PROCESSES |= SHORT
+MILD = {"sedd-uniform": 0.2, "sedd-uniform-short": 0.2}  # scores of wild networks cost hundreds
 
 
 def config(name: str) -> Config:
@@ -48,8 +55,9 @@ def config(name: str) -> Config:
     return Config(objective, DataConfig(length=L), model, process)
 
 
-def network(name: str, seed: int = 0, sharpness: float = 0.6) -> Denoiser:
+def network(name: str, seed: int = 0, sharpness: float = 0.0) -> Denoiser:
     """Random weights everywhere, in fp64."""
+    sharpness = sharpness or MILD.get(name, 0.6)
     torch.manual_seed(seed)
     made = build_model(config(name), V).double()
     for parameter in made.parameters():
@@ -143,6 +151,13 @@ class Listed:
         one = torch.zeros(V, dtype=torch.float64)
         one[REAL if "uniform" in PROCESSES[self.name][1].kernel else [MASK]] = 1.0
         return (one[STATES] / one.sum()).prod(dim=1)
+
+    def prior(self, x: Tensor) -> float:
+        """KL of the noised text at t = 1 from all noise."""
+        q = self.marginal(F.one_hot(x, V).double(), 1.0).expand(len(STATES), L, V)
+        chance, start = q.gather(2, STATES[..., None]).prod(dim=1).squeeze(1), self.start()
+        able = chance > 0
+        return float((chance * (chance / start).log())[able].sum())
 
 
 def integral(f: Callable[[float], float], count: int = 120) -> float:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from adlm.config import AnchorConfig, Config, ModelConfig
 from adlm.models.anchored import Anchored
@@ -85,6 +86,28 @@ def test_a_batch_costs_what_its_rows_cost_alone(kind, method, stage, options):
     for term in (0, 1):  # the labels' and the anchors'
         torch.testing.assert_close(together[term], sum(a[term] for a in alone))
     assert bool(together[1] > 0) == (kind == "a2r")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("method", "stage"), [("cot", Stage(1)), ("coconut", THOUGHTS)])
+def test_the_loss_is_that_of_every_label_by_the_state_before_it(kind, method, stage):
+    model = network(kind)
+    rows = collate(rows_of(method, stage), VOCAB.pad)
+    results = []
+    for fast in (True, False):
+        model.zero_grad()
+        if fast:
+            nats = losses(model, rows)[0]
+        else:
+            said = model.head(naive(model, rows)[:, :-1]).transpose(1, 2)  # (B, V, L - 1)
+            nats = F.cross_entropy(said, rows.labels[:, 1:], ignore_index=IGNORE, reduction="sum")
+        nats.backward()
+        gradients = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+        results.append((nats, gradients))
+    (a, left), (b, right) = results
+    torch.testing.assert_close(a, b, check_dtype=False)
+    for name in right:
+        torch.testing.assert_close(left[name], right[name], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("feedback", [False, True])

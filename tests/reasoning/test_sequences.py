@@ -3,6 +3,7 @@
 A line is `input -> label`; the label is predicted from the position before. `-` has no loss.
 """
 
+from dataclasses import replace
 from textwrap import dedent
 
 import pytest
@@ -129,11 +130,16 @@ def test_plans():
     assert plan("coconut", per_step=2) == [(3, 0, 0), (3, 2, 1), (4, 4, ALL)]
     assert plan("acot") == [(3, 0, 0), (3, 1, 1), (4, 2, 2)]
     assert plan("acot", remove=False) == [(3, 0, 0), (3, 1, 0), (4, 2, 0)]
+    curriculum = replace(curriculum, first=6)
+    assert plan("coconut") == [(6, 0, 0), (3, 1, 1), (1, 2, ALL)]
+    assert plan("cot") == [(10, 0, 0)]
 
 
 def test_a_plan_that_leaves_no_epoch_is_refused():
     with pytest.raises(UserError, match="leave none of 6 epochs"):
         make_method("acot").stages(Curriculum(2, 3, 6))
+    with pytest.raises(UserError, match="2 stages of 5 and 1 epochs leave none of 6 epochs"):
+        make_method("acot").stages(Curriculum(2, 1, 6, first=5))
     with pytest.raises(UserError, match="has no option 'fedback'; did you mean 'feedback'"):
         make_method("acot", {"fedback": True})
     with pytest.raises(UserError, match="per_step must be a int, found 'two'"):

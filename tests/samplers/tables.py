@@ -70,6 +70,30 @@ def chi_square(z: Tensor, expected: dict[tuple[int, ...], float]) -> float:
     return sum((seen[x] - p * len(z)) ** 2 / (p * len(z)) for x, p in expected.items() if p > 0)
 
 
+def followed(
+    table: TabularPair, moves: list[tuple[float, float, float]]
+) -> dict[tuple[int, ...], float]:
+    """p(x) along every path of steps (alpha_t, alpha_s, sigma), by equation (6)."""
+    chance = {(MASK,) * table.length: 1.0}
+    for alpha_t, alpha_s, wanted in moves:
+        sigma = min(wanted, 1.0, (1 - alpha_s) / alpha_t if alpha_t else 1.0)
+        unmask = (alpha_s - (1 - sigma) * alpha_t) / (1 - alpha_t)
+        following: Counter[tuple[int, ...]] = Counter()
+        for z, p in chance.items():
+            known = np.exp(table.log_x[table.index(z)])  # (L, 2)
+            to = [
+                {0: unmask * a, 1: unmask * b, MASK: 1 - unmask}
+                if v == MASK
+                else {v: 1 - sigma, MASK: sigma}
+                for v, (a, b) in zip(z, known, strict=True)
+            ]
+            for after in itertools.product(*to):
+                each = zip(to, after, strict=True)
+                following[after] += p * math.prod(float(moves[v]) for moves, v in each)
+        chance = following
+    return {x: p for x, p in chance.items() if MASK not in x}
+
+
 def random_order(table: TabularPair) -> dict[tuple[int, ...], float]:
     """p(x) when positions are written one by one in uniformly random order."""
     out: dict[tuple[int, ...], float] = {}

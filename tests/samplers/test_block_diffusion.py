@@ -95,13 +95,18 @@ def test_what_is_written_is_the_exact_reverse_process(block, sampler):
 @pytest.mark.parametrize("sampler", [n for n in PLAIN if n != "blocks"])
 @pytest.mark.parametrize("length", [8, 7, 20], ids=["row", "shorter", "longer"])
 def test_remembered_and_recomputed_blocks_give_the_same_texts(sampler, length):
-    """In fp64, to the bit; also beyond the trained row of 8, and with a last block cut short."""
+    """In fp64, to the bit; also with a last block cut short.
+
+    Beyond the trained row of 8 the window's positions are others than those that were kept, so
+    probabilities agree to rounding there, and texts to the bit.
+    """
     model = network(8, 4)
     with_memory, without = (
         write(model, [1] + [MASK] * (length - 1), sampler, 6, cached=c) for c in (True, False)
     )
     assert torch.equal(with_memory.z, without.z)
-    torch.testing.assert_close(with_memory.probability, without.probability, atol=1e-12, rtol=0)
+    atol = 1e-12 if length > 8 else 0.0
+    torch.testing.assert_close(with_memory.probability, without.probability, atol=atol, rtol=0)
     assert not (with_memory.z == MASK).any()
 
 

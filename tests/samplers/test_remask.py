@@ -16,6 +16,7 @@ from tests.samplers.tables import (
     Network,
     canvas,
     chi_square,
+    followed,
 )
 
 
@@ -77,6 +78,60 @@ def test_the_published_conf_rule_leaves_more_masked_than_its_schedule_says():
         shares[published] = masked_shares(made, policy, 8)[4]
     assert shares[False] == pytest.approx(0.5, abs=0.01)
     assert shares[True] > 0.55
+
+
+def share_of_most(t: float, s: float) -> float:
+    """sigma = 0.4 sigma_max."""
+    return 0.4 * min(1.0, s / (1 - t)) if t < 1 else 0.4
+
+
+LOOP = {"eta": 0.1, "t_on": 0.55, "t_off": 0.15, "alpha_on": 0.8}
+
+
+@pytest.mark.parametrize(
+    ("sampler", "options", "sigma"),
+    [
+        ("remdm-rescale", {"eta": 0.4}, share_of_most),
+        ("remdm-switch", {"eta": 0.3, "t_switch": 0.5}, lambda t, s: 0.3 * (t <= 0.5)),
+        ("forward-backward", {}, lambda t, s: (t - s) / (1 - t) if t < 1 else 0.0),
+        (
+            "dfm",
+            {"strength": 2.0},
+            lambda t, s: 2 * (t * (1 - t)) ** 0.25 * (t - s) / (1 - t) if t < 1 else 0.0,
+        ),
+    ],
+)
+def test_every_rule_samples_the_distribution_of_its_paths(sampler, options, sigma):
+    """Eight steps of alpha = 1 - t, sigma as published, all paths followed."""
+    table, count = TabularPair.random(2, seed=5), 8
+    times = [(i / count, (i - 1) / count) for i in range(count, 0, -1)]
+    exact = followed(table, [(1 - t, 1 - s, sigma(t, s)) for t, s in times])
+    assert sum(exact.values()) == pytest.approx(1.0)
+    made = canvas(Network(table), 20_000, 2)
+    run(made, make_policy(sampler, make_schedule("log-linear"), options), count)
+    assert chi_square(made.z, exact) < LIMITS[3]
+
+
+def test_the_loop_samples_the_distribution_of_its_paths():
+    """Up to 0.8 visible until t = 0.55, a tenth taken back at that level until 0.15, then the rest.
+
+    Its clock has a step that ends at each of the two times.
+    """
+    table, policy = (
+        TabularPair.random(2, seed=6),
+        make_policy("remdm-loop", make_schedule("log-linear"), LOOP),
+    )
+    made = canvas(Network(table), 20_000, 2)
+    moves = []
+    for t, s in policy.times(made, 20):
+        alpha_t, alpha_s = (
+            0.8 * (1 - u) / 0.45 if u > 0.55 else 0.8 if u > 0.15 else 1 - u * 0.2 / 0.15
+            for u in (t, s)
+        )
+        moves.append((alpha_t, alpha_s, 0.1 * (t <= 0.55 and s >= 0.15)))
+    run(made, policy, 20)
+    assert any(sigma for *_, sigma in moves)
+    assert chi_square(made.z, followed(table, moves)) < LIMITS[3]
 
 
 @pytest.mark.parametrize("eta", [0.1, 0.4])

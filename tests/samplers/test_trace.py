@@ -185,6 +185,9 @@ def test_watching_in_a_terminal_obeys_the_keys(run):
     until(b"network passes a text", at)
     assert process.wait(timeout=30) == 0
     os.close(main_end)
+    assert b"\x1b[" in shown
+    assert "␛".encode() not in shown, "colours are colours"
+    assert b"yellow: rare: the rarest 30% of what the model writes" in shown
 
 
 def test_watching_into_a_file_prints_the_steps(run, adlm_cli):
@@ -212,7 +215,7 @@ def test_where_the_rule_takes_nearly_all_the_rarest_are_shown(run):
     assert not trace.anchors.all()
     few = type(model.config)(**{**vars(model.config), "anchor": AnchorConfig(rule="none")})
     trace.mark_anchors(model.network, few)
-    assert trace.rule == "anchor by the rule none"
+    assert trace.rule == "anchor: by the rule none"
     assert not trace.anchors.any()
 
 

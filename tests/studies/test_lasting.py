@@ -21,9 +21,11 @@ from adlm.studies.lasting_result import Gap, LastingResult, trend, trends
 from adlm.studies.result import LearningCurve, RunFigures, StudyResult, StudyRow
 from tests.conftest import make_config
 
+pytestmark = pytest.mark.usefixtures("one_cache")
+
 
 def test_every_candidate_costs_what_mdlm_costs():
-    made = lasting.study(LastingSettings(tokens=6_000_000, sizes=["nano", "micro"], doublings=1))
+    made = lasting.study(LastingSettings(tokens=6_000_000, sizes=["nano", "micro"], further=1))
     assert len({c.folder for c in made.every_cell()}) == len(made.rows)  # one seed
     at = {place: row for row, place in made.places.items()}
     for place, row in at.items():
@@ -33,9 +35,17 @@ def test_every_candidate_costs_what_mdlm_costs():
         assert spent[0] == pytest.approx(spent[1], rel=5e-3), row
 
 
+def test_budgets_grow_as_told():
+    settings = LastingSettings(tokens=1_500_000, further=2, growth=4)
+    assert settings.budgets == [1_500_000, 6_000_000, 24_000_000]
+    with pytest.raises(UserError, match="--growth must be from 2 to 100, found 1"):
+        LastingSettings(growth=1)
+
+
 def test_the_first_rows_are_those_of_other_studies():
-    made = lasting.study(LastingSettings(tokens=6_000_000, sizes=["nano"], doublings=0)).rows
+    made = lasting.study(LastingSettings(tokens=6_000_000, sizes=["nano"], further=0)).rows
     assert made["MDLM, nano, 6 M"] == anchoring.rows(6_000_000)["MDLM"]
+    assert made["larger MDLM, nano, 6 M"].model == anchoring.rows(6_000_000)[anchoring.LARGER].model
     known = {tokens_of(c): c for c in baselines.rows(6_000_000).values()}
     assert (
         made["BD3-LM (4), nano, 6 M"].process
@@ -45,16 +55,16 @@ def test_the_first_rows_are_those_of_other_studies():
     )
 
 
-@pytest.mark.parametrize("name", lasting.candidates())
+@pytest.mark.parametrize("name", lasting.candidates("nano", 2048))
 def test_every_candidate_is_a_sound_configuration(name):
     assert "," not in name  # --only is a list
-    make_objective(lasting.candidates()[name], byte_vocab())
+    make_objective(lasting.candidates("nano", 2048)[name], byte_vocab())
 
 
 def test_candidates_are_named_and_a_wrong_name_is_one_sentence():
-    assert set(lasting.chosen(LastingSettings(only=["loops"]))) == {BASE, "loops"}
+    assert lasting.study(LastingSettings(only=["loops"])).asked == ("loops",)
     with pytest.raises(UserError, match="no candidate 'loop'; did you mean 'loops'"):
-        lasting.chosen(LastingSettings(only=["loop"]))
+        lasting.study(LastingSettings(only=["loop"]))
     with pytest.raises(UserError, match=r"--share gone.json is not there"):
         _ = LastingSettings(share=["gone.json"]).others
 
@@ -118,6 +128,9 @@ def test_the_best_of_the_first_round_go_on(text_file, tmp_path):
     }  # fmt: skip
     gaps = {g.candidate: g.mean for g in study.gaps(study.found())}
     assert gaps == pytest.approx({"a": -4.0, "b": 10.0, "c": 6.0})
+    asked = replace(study, asked=("a", "c"))
+    assert {study.places[c.row].candidate for c in asked.left()} == {BASE, "c"}
+    assert {g.candidate for g in asked.gaps(asked.found())} == {"a", "b", "c"}  # all that is known
 
 
 def test_a_small_study_runs_to_its_end_and_says_what_it_found(text_file, tmp_path, capsys):
@@ -158,7 +171,7 @@ def test_a_trend_says_whether_the_gap_goes_to_zero():
 
 
 def test_the_command_peeks_without_running(tmp_path, capsys):
-    words = ["study", "lasting", "--peek", "--tokens", "1500000", "--doublings", "0"]
+    words = ["study", "lasting", "--peek", "--tokens", "1500000", "--further", "0"]
     words += ["--home", str(tmp_path / "none"), "--out", str(tmp_path / "l.json")]
     assert main(words) == 2
     assert "is done yet" in capsys.readouterr().err

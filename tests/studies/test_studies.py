@@ -41,6 +41,7 @@ from adlm.studies.runner import StudySettings, write
 from tests.conftest import make_config, small_corpus
 
 BEFORE = Path(__file__).parent / "before"  # made by the version before results were types
+pytestmark = pytest.mark.usefixtures("one_cache")
 
 
 @pytest.mark.parametrize("name", ["laptop-adlm", "laptop-a2r"])

@@ -97,7 +97,7 @@ def test_killed_at_random_moments_it_still_ends_at_the_same_bits(text_file, tmp_
     assert process.returncode == 0
     dice = random.Random(0)
     run, kills = tmp_path / "killed", 0
-    while kills < 6:
+    while kills < 4:  # `make attack` kills hundreds
         process = start(config, run)
         known = checkpoint.steps(run)[-1:]
         if kills % 3 == 2:  # any moment from the start, not only beside a checkpoint
@@ -111,7 +111,7 @@ def test_killed_at_random_moments_it_still_ends_at_the_same_bits(text_file, tmp_
         if process.returncode != -signal.SIGKILL:
             break
         kills += 1
-    assert kills >= 5
+    assert kills >= 3
     process = start(config, run)
     process.communicate()
     assert process.returncode == 0
