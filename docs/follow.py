@@ -32,6 +32,7 @@ from adlm.viz.page import Section
 
 ROOT = Path(__file__).parents[1]
 PATIENCE = 60.0  # seconds to save and leave after Ctrl-C
+PROMISE = re.compile(r"about [\d.,]+ (?:seconds|minutes|hours)")
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Step:
     code: int
     stopped: bool  # by Ctrl-C
     last_lines: list[str]
+    promised: str | None = None  # its first word on how long it will take
 
     @property
     def failed(self) -> bool:
@@ -53,6 +55,8 @@ class Step:
 
     def cells(self) -> list[str]:
         end = "Ctrl-C: saved" if self.stopped else "failed" if self.code else "done"
+        if self.promised and not self.stopped:
+            end += f"; it said {self.promised}"
         return [f"`{self.command.splitlines()[0]}`", f"{self.seconds:.1f}", end]
 
 
@@ -135,10 +139,12 @@ def follow(home: Path, most: float) -> Iterator[Step]:
             said, _ = process.communicate(timeout=PATIENCE)
             stopped = True
         seconds = time.monotonic() - began
-        tail = [line[:200] for line in said.replace("\r", "\n").splitlines() if line.strip()][-6:]
+        lines = [line[:200] for line in said.replace("\r", "\n").splitlines() if line.strip()]
+        tail, promised = lines[-6:], next(filter(None, map(PROMISE.search, lines)), None)
         print("\n".join(tail), f"\n  ({seconds:.1f} s, code {process.returncode})", flush=True)
         last = [line.replace(str(home), "~") for line in tail]
-        step = Step(command, seconds, process.returncode, stopped, last)
+        word = promised[0] if promised else None
+        step = Step(command, seconds, process.returncode, stopped, last, word)
         yield step
         if step.failed:
             break

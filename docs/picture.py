@@ -1,6 +1,6 @@
-"""Make the README's moving picture: a text appears, anchors coloured.
+"""Make the README's moving picture: a text appears out of masks, rare words coloured.
 
-python docs/picture.py runs/quickstart/laptop-adlm docs/replay.gif
+python docs/picture.py mdlm docs/replay.gif      with the shipped MDLM, its first two texts
 
 Takes the replay page through a real browser (Chromium and its driver), frame by frame.
 """
@@ -18,16 +18,20 @@ from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 
 import adlm
+from adlm import api
+from adlm.samplers import template
 from adlm.viz.html import write_replay
 
 STEPS, FRAMES = 48, 16
+START, LENGTH = "My fellow Americans:", 64
 SIZE = (860, 90)  # width, and what a window has in height beside the page
 
 
 def main() -> None:
     run, out = sys.argv[1:3]
     model = adlm.load(run)
-    trace = model.trace(n=2, sampler="remdm-loop", steps=STEPS, nucleus=0.9, seed=5)
+    how = api.settings(n=2, sampler="remdm-loop", steps=STEPS, nucleus=0.9, seed=0)
+    trace = model.record(template.after(START, LENGTH, model.vocab), how)[1]
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "replay.html"
         write_replay(trace, page)

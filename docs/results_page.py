@@ -13,8 +13,10 @@ import texts
 from bench import BENCHES
 from follow import ReadmeResult
 
+from adlm.config import to_dict
 from adlm.eval.report import of_file
-from adlm.results import Result, read_json
+from adlm.reasoning.plan import ReasoningSettings
+from adlm.results import Json, Result, read_json
 from adlm.studies.finetune import FinetuneResult
 from adlm.studies.lasting_result import LastingResult
 from adlm.studies.quickstart_result import QuickstartResult
@@ -44,11 +46,73 @@ def every(kind: type[Kind], pattern: str) -> dict[str, Kind]:
     return {p.stem: kind.read(p) for p in sorted(RESULTS.glob(f"{pattern}.json"))}
 
 
-def machine(result: Result) -> str:
-    """Where and when a result was made."""
+# how files were asked for that do not say it themselves
+ASKED = {
+    "eval-efficiency-laptop": "adlm eval efficiency runs/ar runs/mdlm runs/bd3lm runs/adlm "
+    "--samplers '[ancestral, remdm-cap, confidence]' --steps '[16, 64]' --batches '[8]' "
+    "--caches '[none, delayed, dual]' --thresholds '[0, 0.9]' --anchor_everys '[1, 4]'",
+    "eval-efficiency-anchors": "adlm eval efficiency runs/adlm runs/adlm-stale --steps '[64]' "
+    "--batches '[8]' --texts 96 --anchor_everys '[1, 4, 8]'",
+    "eval-efficiency-nucleus": "adlm eval efficiency runs/ar runs/mdlm runs/bd3lm --samplers "
+    "'[ancestral, first-hitting, remdm-cap, confidence]' --steps '[64]' --batches '[8]' "
+    "--texts 64 --nucleus 0.9",
+    "eval-pretrained-ar": "adlm eval likelihood ar --split test",
+    "eval-pretrained-bd3lm": "adlm eval likelihood bd3lm --split test",
+    "eval-pretrained-mdlm": "adlm eval likelihood mdlm --split test",
+    "study-ablate": "adlm study ablate --axes '[gamma, rule=corpus, rare, rate=3e-05, rate=0.0003, "
+    "depth=1 + 2]'",
+    "quickstart": "adlm quickstart",
+    "quickstart-avx2": "adlm quickstart",
+    "readme-avx2": "python docs/follow.py --out results/readme-avx2.json",
+    "attack": "make attack",
+    "mutation": "make attack",
+    "finetune": "adlm study finetune",
+}
+
+
+def command_of(name: str) -> str:
+    """Return the command that made results/NAME.json."""
+    values = read_json(RESULTS / f"{name}.json")
+    command = values.get("command", "")  # none in the oldest
+    words = " ".join(command) if isinstance(command, list) else command
+    if found := values.get("asked") or ASKED.get(name):
+        return str(found).replace(" --peek", "")  # which runs nothing, and says what was run
+    if words.startswith("benchmarks/"):
+        return f"python {words}"
+    if words.startswith("bench-"):
+        return f"python benchmarks/{words.removeprefix('bench-').replace('-', '_')}.py"
+    if words == "reason eval":
+        where = f"--split {values['split']}"
+        if not values["source"].startswith("generated"):
+            where += " --data files"
+        return f"adlm reason eval runs/{values['task']}-{values['method']} {values['task']} {where}"
+    if name.startswith("study-reasoning-"):
+        return asked_of_reasoning(values)
+    if name.startswith("study-"):
+        seeds = max(len(row["seeds"]) for row in values["rows"])
+        kind = name.removeprefix("study-")
+        return f"adlm study {kind} --tokens {values['tokens']} --seeds {seeds}"
+    raise ValueError(f"results/{name}.json does not say how it was asked for: see ASKED")
+
+
+def asked_of_reasoning(values: Json) -> str:
+    """Return the command of a study of reasoning, from what of its settings is not the default."""
+    plan, usual = values["rows"][0]["plan"]["settings"], to_dict(ReasoningSettings())
+    seeds = max(len(row["seeds"]) for row in values["rows"])
+    given = []
+    for field, value in plan.items():
+        if isinstance(value, dict):
+            given += [f"--{field}.{k} {v}" for k, v in value.items()]
+        elif value != usual[field] and field != "seed":
+            given.append(f"--{field} {value}")
+    return " ".join(["adlm study reasoning", values["task"], *given, f"--seeds {seeds}"])
+
+
+def machine(result: Result, name: str) -> str:
+    """Where, when and by which command the result in results/NAME.json was made."""
     about = result.machine
     made = f"{about['cpu']}{limited(result)}, {about['cores']} cores, torch {about['torch']}"
-    return f"{made}; {summary.age(result)}"
+    return f"`{command_of(name)}` on {made}; {summary.age(result)}"
 
 
 def limited(result: Result) -> str:
@@ -57,9 +121,9 @@ def limited(result: Result) -> str:
     return f" limited to {max(limits).upper()}" if limits else ""
 
 
-def shown(section: Section, result: Result) -> list[str]:
-    """A section of the page, with its age."""
-    return [f"## {section.title}", markdown(section), f"{machine(result)}."]
+def shown(section: Section, result: Result, name: str) -> list[str]:
+    """A section of the page, with its command and age."""
+    return [f"## {section.title}", markdown(section), f"{machine(result, name)}."]
 
 
 def studies() -> dict[str, Result]:
@@ -84,25 +148,25 @@ def page() -> str:
     reasoning = every(ReasoningStudyResult, "study-reasoning*")
     anchoring = read(StudyResult, "study-anchoring")
     parts += summary.summary(anchoring, quick.get("quickstart"), reasoning)
-    for result in (*quick.values(), *followed.values()):
+    for name, result in (*quick.items(), *followed.items()):
         section = result.section("Quickstart")
         section.title += limited(result)
-        parts += shown(section, result)
+        parts += shown(section, result, name)
     for kind in BENCHES:
         if bench := read(kind, kind.command):
-            parts += shown(bench.section(kind.command), bench)
+            parts += shown(bench.section(kind.command), bench, kind.command)
     for name, study in studies().items():
         parts += [f"## {name}", markdown(study.section(name))]
-        parts += [f"![{name}](../results/{name}.png)", f"{machine(study)}."]
+        parts += [f"![{name}](../results/{name}.png)", f"{machine(study, name)}."]
         if said := texts.read(name):
             parts.append(said)
     for kind in (AttackResult, MutationResult):
         if tried := read(kind, kind.command):
-            parts += shown(tried.section(kind.command), tried)
+            parts += shown(tried.section(kind.command), tried, kind.command)
     if tuned := read(FinetuneResult, "finetune"):
-        parts += shown(tuned.section("finetune"), tuned)
+        parts += shown(tuned.section("finetune"), tuned, "finetune")
     for path in sorted(RESULTS.glob("eval-*.json")):
-        parts += shown(of_file(path), Result.from_json(read_json(path), path))
+        parts += shown(of_file(path), Result.from_json(read_json(path), path), path.stem)
         if path.with_suffix(".png").is_file():
             parts.append(f"![{path.stem}](../results/{path.stem}.png)")
     return "\n\n".join(parts) + "\n"
@@ -151,9 +215,10 @@ def readme() -> str:
     """README.md with its tables, its minutes, and the first paragraph on anchoring."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     said = (texts.read("study-anchoring") or "").split("\n\n")[0]
-    front = summary.front(
-        read(StudyResult, "study-anchoring"), read(ReasoningStudyResult, "study-reasoning-prosqa")
+    small, whole = (
+        read(ReasoningStudyResult, f"study-reasoning-prosqa{part}") for part in ("", "-full")
     )
+    front = summary.front(read(StudyResult, "study-anchoring"), whole or small)
     made = {
         "minutes": minutes(every(ReadmeResult, "readme*")),
         "quickstart": quickstart_table(),

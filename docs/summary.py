@@ -10,6 +10,8 @@ import statistics
 from dataclasses import replace
 from typing import Any
 
+import texts
+
 from adlm.config import Config, from_dict, to_dict
 from adlm.errors import UserError
 from adlm.recipes import recipe
@@ -17,7 +19,7 @@ from adlm.results import Result
 from adlm.studies.anchoring import LONGER, PAIRS
 from adlm.studies.quickstart_result import QuickstartResult
 from adlm.studies.reasoning import ReasoningRow, ReasoningStudyResult
-from adlm.studies.result import StudyResult
+from adlm.studies.result import StudyResult, StudyRow, interval
 from adlm.viz.table import markdown_table, spread
 
 # row of the study -> (recipe, what it is)
@@ -94,16 +96,43 @@ def front(study: StudyResult | None, task: ReasoningStudyResult | None) -> str:
         if name in found and name != LONGER["deep"]:
             row = found[name]
             cost = f"{row.training_flops / plain:.2f}"
-            rows.append([name, what, cost, glued(row.figure), str(len(row.seeds))])
+            rows.append([name, what, cost, certain(row), str(len(row.seeds))])
     if task is not None:
         by = {row.method: row for row in task.rows}
-        both = f"{right(by['acot'])}; CoT {right(by['cot'])}"
-        seeds = str(len(by["acot"].seeds))
-        rows.append(
-            ["ACoT", "chain of thought with anchors first, on a small ProsQA", "", both, seeds]
+        both = f"{solved_certainly(by['acot'])}; CoT {solved_certainly(by['cot'])}"
+        what = f"chain of thought with anchors first, on {where(task)}"
+        rows.append(["ACoT", what, "", both, str(len(by["acot"].seeds))])
+    header = ["model", "what it is", "FLOPs, MDLM's = 1", "test perplexity", "seeds"]
+    said = "In brackets 95 % intervals, over seeds; of right answers, over the items."
+    if study:
+        told = (
+            f"Test perplexity after {texts.million(study.tokens)} tokens, where no FLOPs are named"
         )
-    header = ["model", "what it is", "training FLOPs", "test perplexity", "seeds"]
-    return markdown_table(header, rows)
+        said = f"{told}. {said}"
+    return f"{markdown_table(header, rows)}\n\n{texts.wrapped(said)}"
+
+
+def where(task: ReasoningStudyResult) -> str:
+    """Which items a study of reasoning solved, in a few words."""
+    own = (
+        "ProsQA's own test items" if task.rows[0].source == "prosqa_test.json" else "a small ProsQA"
+    )
+    return own if task.task == "prosqa" else task.task
+
+
+def certain(row: StudyRow) -> str:
+    """A perplexity with the 95 % interval of its mean over seeds, where there are enough."""
+    found = interval(row.test_ppl)
+    bound = "" if row.exact else "≤ "
+    ends = f" ({found[0]:.2f} to {found[1]:.2f})" if found else ""
+    return glued(f"{bound}{row.mean:.2f}{ends}")
+
+
+def solved_certainly(row: ReasoningRow) -> str:
+    """A share of right answers with its 95 % interval, and the tokens of an answer."""
+    low, high = (100 * end for end in row.interval)
+    tokens = f"{row.tokens + row.slots:.0f}\u00a0tokens"
+    return f"{glued(f'{100 * row.mean:.1f} % ({low:.1f} to {high:.1f})')}, {tokens}"
 
 
 def glued(figure: str) -> str:
@@ -143,7 +172,8 @@ def solved(tasks: list[ReasoningStudyResult]) -> list[str]:
     for task in tasks:
         by = {row.method: row for row in task.rows}
         if "acot" in by and "cot" in by:
-            rows.append([task.task, *(right(by.get(m)) for m in ("no-cot", "cot", "acot"))])
+            name = where(task) if task.task == "prosqa" else task.task
+            rows.append([name, *(right(by.get(m)) for m in ("no-cot", "cot", "acot"))])
     if not rows:
         return []
     header = ["reasoning task", "no reasoning", "chain of thought", "anchored chain of thought"]

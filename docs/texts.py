@@ -108,6 +108,13 @@ class Facts:
         pairs = self.value("pairs")
         return next(p for p in pairs if (p.row, p.against) == (name, other))
 
+    def apart(self, name: str, other: str) -> str:
+        """How far two rows are apart, seed by seed: "+0.13, 95 % interval -0.10 to +0.36"."""
+        pair = self.against(name, other)
+        mean = sum(pair.test_ppl) / len(pair.test_ppl)
+        ends = f", 95 % interval {pair.ci95[0]:+.2f} to {pair.ci95[1]:+.2f}" if pair.ci95 else ""
+        return f"{mean:+.2f}{ends}"
+
     def gap(self, candidate: str, size: str, tokens: float) -> Gap:
         """How far a candidate of study lasting is ahead of MDLM: gap("deep", "nano", 6e6).mean."""
         return next(
