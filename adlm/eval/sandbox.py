@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import select
 import selectors
 import shutil
@@ -153,8 +154,7 @@ def _run(program: str, limits: Limits, way: str, handles: Sequence[int] = ()) ->
             pipes = {process.stdout.fileno(): limits.output, told: 1 << 12}
             (output, verdict), in_time = _listen(process, pipes, began + limits.seconds)
         finally:
-            _end(process, way)
-            select.select([held], [], [], 5)  # open until bubblewrap's last process has ended
+            _end(process, way, held)
             process.stdout.close()
             os.close(told)
             os.close(held)
@@ -163,12 +163,12 @@ def _run(program: str, limits: Limits, way: str, handles: Sequence[int] = ()) ->
 
 
 def _bubblewrap(limits: Limits, hold: int, lent: dict[str, str]) -> list[str]:
-    """Return the command that builds the walls; its first process keeps `hold` open to its end.
+    """Return the command that builds the walls, and tells `hold` which process is their first.
 
     `lent` are folders that it finds at other places than their own.
     """
     words = ["bwrap", "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"]
-    words += ["--new-session", "--cap-drop", "ALL", "--sync-fd", str(hold)]
+    words += ["--new-session", "--cap-drop", "ALL", "--info-fd", str(hold)]
     for path in walls.needed():
         if os.path.islink(path):
             words += ["--symlink", os.readlink(path), path]
@@ -213,15 +213,32 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _end(process: subprocess.Popen[bytes], way: str) -> None:
+def _end(process: subprocess.Popen[bytes], way: str, held: int) -> None:
     """End all of it; in namespaces the outermost process sees to the rest and waits for it."""
     until = time.monotonic() + 5
+    first = _first(held) if way == "bubblewrap" else None
     if way == "namespaces" and not _is_over(process):
         os.kill(process.pid, signal.SIGTERM)
         while not _is_over(process) and time.monotonic() < until:
             time.sleep(0.005)
     _kill(process)
     process.wait()
+    if first is not None:
+        select.select([first], [], [], 5)
+        os.close(first)
+
+
+def _first(held: int) -> int | None:
+    """Return a handle of bubblewrap's first process inside, or None where there is none (any more).
+
+    It outlives all others there: the kernel ends them, and only then lets it be gone.
+    """
+    said = os.read(held, 1 << 12) if select.select([held], [], [], 0)[0] else b""
+    number = re.search(rb'"child-pid": (\d+)', said)
+    try:
+        return os.pidfd_open(int(number[1])) if number else None
+    except OSError:
+        return None
 
 
 def _verdict(told: bytes | bytearray, code: int) -> tuple[str, str]:
