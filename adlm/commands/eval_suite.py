@@ -30,6 +30,7 @@ def eval_suite(
     texts: int = 128,
     judge: str = SMALL,
     rows: int = 0,
+    grid: list[int] | None = None,
 ) -> None:
     """Measure runs in every way: likelihood, zero-shot sets, samples, anchors, cost; one report.
 
@@ -40,9 +41,10 @@ def eval_suite(
         runs: Checkpoints or runs.
         out: Folder for a JSON file of each part, eval-PART-RUN.json, and eval-report.html.
         data: Where the zero-shot sets are.
-        texts: Texts that each run writes.
+        texts: Texts that each run writes; in each case of the cost at most 32.
         judge: Judge of the texts: smollm2, a causal LM's folder or hub name, or none.
         rows: Score at most so many rows of the test split and of each set; 0 = all.
+        grid: Denoising steps at which the cost is measured; '[8, 32, 128]' by default.
     """
     check(texts >= 2, "--texts", texts, "at least 2")
     saved = {run: checkpoint.load(run) for run in runs}  # are they there?
@@ -63,7 +65,7 @@ def eval_suite(
         ]
         if saved[place].config.objective == "adlm":
             parts.append(Part("anchors", name, partial(eval_anchors, place, looking)))
-    cost = EfficiencySettings(judge=judge)
+    cost = EfficiencySettings(steps=grid, texts=min(32, texts), judge=judge)
     parts.append(Part("efficiency", "all", partial(eval_efficiency, runs, cost)))
     made = run(parts, Path(out))
     report([str(p) for p in made], str(Path(out) / "eval-report.html"), "Measured")

@@ -40,7 +40,7 @@ CHEAP = {
     "zeroshot": "--limit 2 --sets [ptb]",
     "samples": "--n 16 --steps 2 --judge none --features minilm",
     "anchors": "--rows 4 --texts 0",
-    "suite": "--texts 16 --rows 2 --judge none",
+    "suite": "--texts 16 --rows 2 --judge none --grid [2]",
     "efficiency": "--texts 2 --steps [2] --batches [2] --judge none",
 }
 

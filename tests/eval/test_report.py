@@ -183,7 +183,7 @@ ROW = {
 
 def test_the_suite_measures_everything_once_and_reports(run, tmp_path, capsys, shared):
     words = ["eval", "suite", str(run), "--out", str(tmp_path), "--texts", "16", "--rows", "2"]
-    words += ["--judge", "none", "--data.dir", str(shared)]
+    words += ["--judge", "none", "--data.dir", str(shared), "--grid", "[2]"]
     assert main(words) == 0
     kinds = {p.stem.split("-")[1] for p in tmp_path.glob("eval-*.json")}
     assert {"likelihood", "zeroshot", "efficiency"} <= kinds
