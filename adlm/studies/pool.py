@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import importlib
 import inspect
 import json
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
@@ -60,12 +61,25 @@ class Course:
         over = [j for j in self.jobs if j.folder in self.took]
         expected = sum(j.seconds for j in over)
         slower = sum(self.took[j.folder] for j in over) / expected if expected else 1.0
-        now, rest = self.clock(), [0.0]
+        now, rest = self.clock(), []
         for job in self.jobs:
             if job.folder not in self.took:
                 spent = now - self.began.get(job.folder, now)
                 rest.append(max(0.0, slower * job.seconds - spent))
-        return max(sum(rest) / self.workers, *rest)
+        return makespan(rest, self.workers)
+
+
+def makespan(works: Iterable[float], workers: int) -> float:
+    """Return when the last of some jobs ends that begin in this order, `workers` at a time.
+
+    Example:
+        >>> makespan([3.0, 2.0, 2.0], workers=2)
+        4.0
+    """
+    ends = [0.0] * workers
+    for work in works:
+        heapq.heapreplace(ends, ends[0] + work)
+    return max(ends)
 
 
 def shares(workers: int, threads: int) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,9 @@ from adlm.viz.plots import require
 
 RECIPES = ("laptop-ar", "laptop-a2r", "laptop-mdlm", "laptop-adlm", "laptop-deep")
 PROMPT = "My fellow citizens"
-TAIL = 0.08  # scoring and writing, as a share of a model's time
+# what comes after a model's training, in steps of it
+WRITING = 40  # with the start of the next one
+SCORING = 60  # the whole test split; of `rows` rows nothing to speak of
 HOLES = "The [MASK] of the [MASK] is the duty of the Congress of the United States [MASK:6] ."
 # how each kind of model writes best among what was tried; the first is shown first
 WAYS: dict[bool, dict[str, dict[str, Any]]] = {
@@ -90,10 +93,12 @@ def run(settings: QuickstartSettings) -> QuickstartResult:
     cores = os.cpu_count() or 1
     workers = settings.workers or min(len(wanted), max(min(2, cores), cores // 2))
     console.print(greeting(home, wanted, workers), soft_wrap=True)
-    bar = Bar("quickstart", 100, "%", percent(home, wanted), foretell=True, settle=12)
+    todo = jobs(home, wanted, rows)
+    over = partial(percent, todo, workers)
+    bar = Bar("quickstart", 100, "%", over(), foretell=True, settle=12)
     with hold(home), bar:
-        look = progress(home, wanted, bar)
-        pool.work(jobs(home, wanted, rows), workers, pool.shares(workers, 0), look)
+        look = progress(home, wanted, bar, over)
+        pool.work(todo, workers, pool.shares(workers, 0), look)
         bar.update(100)
     result = gather(home, wanted)
     result.save(home / "results.json")
@@ -163,17 +168,21 @@ def texts(home: Path, checkpoint_hash: str) -> WrittenTexts:
     )
 
 
-def percent(home: Path, wanted: dict[str, Config]) -> float:
-    """Return how much of the work is done: a model's counts by the FLOPs of its training."""
-    done = total = 0.0
-    for name, config in wanted.items():
-        size = nominal_size(config.data.tokenizer) or 0
-        work = training_flops(config, size) * config.train.steps
-        trained = min(1.0, steps_done(home / name) / config.train.steps)
-        written = (home / name / "eval" / "texts.json").is_file()
-        done += work * ((1 - TAIL) * trained + TAIL * written)
-        total += work
-    return 100 * done / total
+def percent(jobs: list[Job], workers: int) -> float:
+    """Return how much of the time is over, were FLOPs time and each worker as fast as the others.
+
+    The last model may train alone: what counts is when the last worker ends.
+    """
+    whole, left = [], []
+    for job in jobs:
+        config, rows = job.given
+        assert isinstance(config, Config)
+        flops = training_flops(config, nominal_size(config.data.tokenizer) or 0)
+        steps, after = config.train.steps, WRITING + (0 if rows else SCORING)
+        written = (job.folder / "eval" / "texts.json").is_file()
+        whole.append(flops * (steps + after))
+        left.append(0.0 if written else flops * (max(0, steps - steps_done(job.folder)) + after))
+    return 100 * (1 - pool.makespan(left, workers) / pool.makespan(whole, workers))
 
 
 def steps_done(run: Path) -> int:
@@ -196,7 +205,9 @@ def greeting(home: Path, wanted: dict[str, Config], workers: int) -> str:
     return said
 
 
-def progress(home: Path, wanted: dict[str, Config], bar: Bar) -> Callable[[], None]:
+def progress(
+    home: Path, wanted: dict[str, Config], bar: Bar, percent: Callable[[], float]
+) -> Callable[[], None]:
     """Return the function that the pool calls while it waits."""
 
     def look() -> None:
@@ -206,7 +217,7 @@ def progress(home: Path, wanted: dict[str, Config], bar: Bar) -> Callable[[], No
             for name, step in at.items()
             if 0 < step < wanted[name].train.steps
         ]
-        bar.update(percent(home, wanted), ", ".join(running))
+        bar.update(percent(), ", ".join(running))
 
     return look
 

@@ -168,3 +168,21 @@ def test_ctrl_c_stops_all_and_the_same_command_goes_on(tmp_path, whom):
     assert (runs / "report.html").is_file()
     for name, step in reached.items():
         assert (runs / name / "checkpoints" / f"step-{step:08d}").is_dir()
+
+
+def test_what_is_over_is_told_by_when_the_last_worker_ends(tmp_path):
+    names = ["a", "b", "c"]  # of equal size: two workers need the time of two of them
+    config = small("laptop-mdlm")
+    jobs = [pool.Job(name, tmp_path / name, "m", [config, 20]) for name in names]
+    over = [quickstart.percent(jobs, 2)]
+    for name in names:
+        (tmp_path / name / "eval").mkdir(parents=True)
+        (tmp_path / name / "eval" / "texts.json").write_text("{}")
+        over.append(quickstart.percent(jobs, 2))
+    assert over == [0, 50, 50, 100]  # the other two can be done at a time
+    assert quickstart.percent(jobs[:2], 2) == 100
+    log = {"step": config.train.steps, "seconds": 1.0}
+    (tmp_path / "c" / "eval" / "texts.json").unlink()
+    (tmp_path / "c" / "metrics.jsonl").write_text(json.dumps(log) + "\n")
+    after = quickstart.WRITING / (config.train.steps + quickstart.WRITING)
+    assert quickstart.percent(jobs, 2) == pytest.approx(100 - 50 * after)
