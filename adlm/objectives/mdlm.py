@@ -115,8 +115,12 @@ class MaskedDiffusion(Objective):
         noised, t = self.corrupt(batch, noise)
         sigma = noise_level(self.schedule.alpha(t)) if self.conditioned else None
         context = Context(Layout(self.causal, segments(batch)), sigma)
-        weight = self.weight(noised.weight)
+        weight = self.weigh(batch, noised)
         return View(noised.z, batch.x, noised.masked & batch.scored, weight, t, context)
+
+    def weigh(self, batch: Batch, noised: Noised) -> Tensor:
+        """What `process.weight` makes of each row's weight in the bound: (B,)."""
+        return self.weight(noised.weight)
 
 
 def segments(batch: Batch) -> Tensor | None:

@@ -9,10 +9,11 @@ true and of the model's reverse process, k_x / t and k_v mu(v) / t, cost
 in the bound; all k = 1 give MDLM's -log mu(x) / t. With `process.tilt` mu is the softmax of
 logits + k log t: by Bayes' rule, what p(token | context) becomes for a token that is hidden at t.
 
-`process.weight` acts on the factor before the bracket, 1 / t (or n / sum k with exactly j hidden):
-flat puts 2 for it and keeps the bracket, whose least value is at the true distribution whatever
-stands before it: the same network is best. With uniform times a token counts 2 k / (k + 1) in all,
-so what is hidden late counts more.
+With exactly j of n tokens hidden, n / sum of their k stands for 1 / t: it depends on which tokens
+they are, so a network that is trained with another factor learns another distribution.
+`process.weight` acts on its part n / j alone, which the network can see, and leaves j / sum k: the
+best network is that of the bound. With bernoulli masking it acts on 1 / t, which only a tilted
+network sees.
 """
 
 from __future__ import annotations
@@ -72,6 +73,15 @@ class OrderedDiffusion(MaskedDiffusion):
             scale = max(1.0, 1 / float(self.exponents.min()))
         made = hide_by_time(batch.x, batch.scored, Noise(t**scale, noise.u), self.mask, k)
         return replace(made, weight=scale / t), t**scale
+
+    def weigh(self, batch: Batch, noised: Noised) -> Tensor:
+        if self.plain or self.bound or self.config.process.masking != "exact-k":
+            return super().weigh(batch, noised)
+        k = self.exponents.to(batch.x.device)[batch.x]  # (B, L)
+        hidden = noised.masked.sum(dim=1).clamp(min=1)
+        mean = torch.where(noised.masked, k, 0.0).sum(dim=1) / hidden  # sum k / j
+        mean = torch.where(mean > 0, mean, 1.0).to(noised.weight.dtype)
+        return self.weight(noised.weight * mean) / mean
 
     def loss(self, h: Tensor, head: nn.Linear, view: View) -> tuple[Tensor, Tensor]:
         if self.plain:

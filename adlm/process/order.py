@@ -31,7 +31,16 @@ def rarity(tokens: Tensor) -> Tensor:
         >>> rarity(torch.tensor([1.0, 3.0, 0.0])).tolist()
         [0.75, -0.25, 1.0]
     """
-    order = tokens.argsort(descending=True, stable=True)  # frequent first
+    return spread(tokens, tokens.argsort(descending=True, stable=True))
+
+
+def spread(tokens: Tensor, order: Tensor) -> Tensor:
+    """(V,) r that rises along an order of the vocabulary, evenly over the corpus's tokens.
+
+    Example:
+        >>> spread(torch.tensor([1.0, 3.0]), torch.tensor([0, 1])).tolist()
+        [-0.75, 0.25]
+    """
     mass = tokens[order].cumsum(0) - tokens[order] / 2
     found = torch.empty_like(tokens)
     found[order] = 2 * mass / tokens.sum() - 1
@@ -45,11 +54,11 @@ def importance(config: Config, vocab: Vocab, counts: CorpusCounts) -> Tensor:
         every = torch.arange(vocab.size)[None]
         chosen = Anchors(config.anchor, vocab)(every, every >= 0, counts)[0]
         return chosen.double() * 2 - 1
-    found = rarity(counts.tokens.double())
+    tokens = counts.tokens.double()
     if config.process.order_by == "chance":
-        dealt = torch.randperm(len(found), generator=torch.Generator().manual_seed(0))
-        found = found[dealt]
-    return found
+        dealt = torch.randperm(len(tokens), generator=torch.Generator().manual_seed(0))
+        return spread(tokens, dealt)
+    return rarity(tokens)
 
 
 def exponents(config: Config, vocab: Vocab, counts: CorpusCounts | None) -> Tensor:
@@ -100,12 +109,15 @@ def hide_in_order(
     n = maskable.sum(dim=1)  # (B,)
     j = torch.ceil(noise.t * n).long().clamp(min=1).minimum(n)  # (B,)
     k = exponents[x]  # (B, L)
-    late = torch.where(maskable, noise.u ** (1 / k), torch.inf)
+    tiny = torch.finfo(noise.u.dtype).tiny
+    late = noise.u.clamp(min=tiny).log() / k  # log u^{1/k}: a power would underflow, and be equal
+    late = torch.where(maskable, late, torch.inf)
     rank = late.argsort(dim=1, stable=True).argsort(dim=1, stable=True)
     masked = (rank < j[:, None]) & maskable
     total = torch.where(masked, k, 0.0).sum(dim=1)
     weight = n / torch.where(n > 0, total, 1.0)
-    t = torch.where(masked, late, 0.0).amax(dim=1).clamp(min=torch.finfo(late.dtype).tiny)
+    t = torch.where(masked, late, -torch.inf).amax(dim=1).exp()
+    t = t.clamp(min=torch.finfo(t.dtype).tiny)
     return Noised(hide(x, masked, mask_id), masked, weight.to(noise.t.dtype)), t
 
 

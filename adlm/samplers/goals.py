@@ -36,17 +36,21 @@ def toward(
         return settings
     if settings.sampler is not None or settings.policy:
         raise UserError(f"--goal {goal} chooses the sampler: leave out --sampler and --policy")
-    surest = "confidence" in known
+    surest, keeps = "confidence" in known, whole and not config.model.recall
     if goal == "best":
         if settings.draw == Draw():
             settings = replace(settings, draw=Draw(nucleus=NUCLEUS))
-        sampler = "remdm-cap" if whole else "confidence"
-        return replace(settings, sampler=sampler) if surest else settings
+        again = whole and "remdm-cap" in known
+        return (
+            replace(settings, sampler="remdm-cap" if again else "confidence")
+            if surest
+            else settings
+        )
     if not surest:
         return settings
     few = max(1, config.data.length // (TOKENS if whole else BLOCK_TOKENS))
     made = replace(settings, sampler="confidence", steps=settings.steps or few)
-    if whole and not config.model.shift and settings.cache == CacheSettings():
+    if keeps and not config.model.shift and settings.cache == CacheSettings():
         made = replace(made, cache=CacheSettings("dual"))
     if config.model.anchor_blocks and not config.model.shift and settings.anchor_every == 1:
         made = replace(made, anchor_every=ANCHORS)

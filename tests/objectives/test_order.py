@@ -220,14 +220,55 @@ def test_the_loss_in_chunks_is_the_loss_at_once(monkeypatch):
         assert torch.allclose(a, b, atol=1e-9)
 
 
-def test_in_training_flat_weights_put_2_before_the_bracket():
+@pytest.mark.parametrize("weight", ["flat", "clamp:1.5"])
+def test_the_weight_of_training_leaves_the_best_network_that_of_the_bound(weight):
+    """mu(v) in a state is best at the share of v in the weights of all texts that lead there."""
+    x = TEXTS[torch.randint(0, len(TEXTS), (600,), generator=torch.Generator().manual_seed(0))]
+    batch = Batch(x, torch.ones_like(x, dtype=torch.bool))
+    shares = []
+    for how in ("bound", weight):
+        made = make_objective(config(ProcessConfig(order=1.0, weight=how)), VOCAB, COUNTS)
+        assert made.bound == (how == "bound")
+        view = made.view(batch, made.noise(len(x), L, torch.Generator().manual_seed(1)))
+        best = torch.zeros(len(STATES), L, V).double()
+        for z, text, counts in zip(view.z, x, view.weight, strict=True):
+            best[number(z), torch.arange(L), text] += counts
+        shares.append(best / best.sum(dim=-1, keepdim=True))
+    bound, trained = (s[~s.isnan()] for s in shares)
+    assert torch.allclose(bound, trained, atol=1e-6)
+    assert ((bound > 0.01) & (bound < 0.99)).any()
+
+
+def test_in_training_flat_weights_put_2_for_n_over_j():
     process = ProcessConfig(order=1.0, times="bell:0.5:0.1", weight="flat")
     made = make_objective(config(process), VOCAB, COUNTS)
     assert not made.bound
     batch = Batch(TEXTS, torch.ones_like(TEXTS, dtype=torch.bool))
     view = made.view(batch, made.noise(len(TEXTS), L, torch.Generator().manual_seed(0)))
-    assert (view.weight == 2).all()
+    k = torch.where(view.wanted, made.exponents[TEXTS], 0.0).sum(dim=1)
+    assert torch.allclose(view.weight, 2 * view.wanted.sum(dim=1) / k)
     assert evaluator(config(process), VOCAB, COUNTS).bound
+
+
+def test_the_order_of_chance_is_spread_over_the_corpus_as_rarity_is():
+    chance = config(ProcessConfig(order=1.0, order_by="chance"))
+    tokens = torch.arange(1.0, 1001.0).double()
+    vocab, counts = SimpleNamespace(size=1000), CorpusCounts(tokens, tokens, tokens.sum())
+    r, share = exponents(chance, vocab, counts).log2(), tokens / tokens.sum()
+    mean = (share * r).sum()
+    assert mean == pytest.approx(0.0, abs=1e-12)
+    assert (share * r**2).sum() ** 0.5 == pytest.approx(3**-0.5, abs=1e-3)  # even on [-1, 1]
+    assert abs(torch.corrcoef(torch.stack([r, tokens]))[0, 1]) < 0.1
+
+
+def test_tokens_that_wait_equally_are_hidden_equally_often_however_short():
+    x, free = torch.zeros(20_000, 4, dtype=torch.long), torch.ones(20_000, 4, dtype=torch.bool)
+    u = torch.rand(20_000, 4, generator=torch.Generator().manual_seed(0))
+    noised, _ = hide_in_order(
+        x, free, Noise(torch.full((20_000,), 0.2), u), 9, torch.full((1,), 2.0**-8)
+    )
+    share = noised.masked.double().mean(dim=0)
+    assert torch.allclose(share, torch.full((4,), 0.25).double(), atol=0.015)
 
 
 def test_at_least_one_token_is_hidden_at_any_time():

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from adlm.config import ModelConfig
 from adlm.errors import UserError
 from adlm.recipes import recipe
 from adlm.samplers.categorical import Draw
@@ -12,6 +15,15 @@ from adlm.samplers.goals import toward
 from adlm.samplers.settings import SamplingSettings
 
 MODELS = ("ar", "mdlm", "adlm", "bd3lm", "bd3lm-anchored", "sedd", "udlm", "a2r")
+
+
+# what a recipe may be changed to, and its samplers with it
+CHANGED = {
+    "order": replace(recipe("laptop-mdlm"), objective="order"),
+    "adlm-order": replace(recipe("laptop-adlm"), objective="adlm-order"),
+    "self-conditioning": replace(recipe("laptop-mdlm"), model=ModelConfig(recall=0.5)),
+    "loops": replace(recipe("laptop-mdlm"), model=ModelConfig(loops=2)),
+}
 
 
 def settled(model: str, **how: object) -> SamplingSettings:
@@ -25,6 +37,16 @@ def settled(model: str, **how: object) -> SamplingSettings:
 def test_every_model_can_write_toward_every_goal(model, goal):
     config, made = recipe(f"laptop-{model}"), settled(model, goal=goal)
     assert chosen(config, made, 32) in samplers_for(config)
+    check_memory(made, config)
+
+
+@pytest.mark.parametrize("goal", ["exact", "best", "fast"])
+@pytest.mark.parametrize("name", CHANGED)
+def test_so_can_every_form_of_them(name, goal):
+    config = CHANGED[name]
+    known = samplers_for(config)
+    made = toward(SamplingSettings(goal=goal), config, known, not in_blocks(config))
+    assert chosen(config, made, 32) in known
     check_memory(made, config)
 
 
