@@ -199,15 +199,15 @@ def run(command: Command, words: list[str]) -> int:
 def without_checkpoint(command: Command, given: Mapping[str, Any]) -> tuple[Command, str]:
     """Return a command with the settings that suit a shipped model, and a sentence on them.
 
-    Those are of the goal `best`, unless it is told how to write, or shows how a text appears.
+    Those are of the goal `best`, unless it is told how to write.
     """
     from adlm.samplers.goals import NUCLEUS
     from adlm.samplers.keywords import settings
 
     told = {name.split(".")[0] for name in given} & {"--goal", "--sampler", "--policy", "--draw"}
-    best: dict[str, Any] = {} if told or command.name == "watch" else {"goal": "best"}
+    best: dict[str, Any] = {} if told else {"goal": "best"}
     made = Command(command.name, command.function, settings=settings(nucleus=NUCLEUS, **best))
-    how = "it is drawn" if command.name == "watch" else "the goal is best, or a text is drawn"
+    how = "the goal is best, or a text is drawn"
     return made, f"Without a checkpoint {how} from a nucleus of {NUCLEUS}."
 
 

@@ -1,6 +1,6 @@
 """Make the README's moving picture: a text appears out of masks, rare words coloured.
 
-python docs/picture.py mdlm docs/replay.gif      with the shipped MDLM, its first two texts
+python docs/picture.py bd3lm docs/replay.gif     what `adlm watch` shows
 
 Takes the replay page through a real browser (Chromium and its driver), frame by frame.
 """
@@ -19,19 +19,20 @@ from selenium.webdriver.chrome.service import Service
 
 import adlm
 from adlm import api
+from adlm.models.shipped import SALUTE
 from adlm.samplers import template
 from adlm.viz.html import write_replay
 
-STEPS, FRAMES = 48, 16
-START, LENGTH = "My fellow Americans:", 64
+FRAMES = 24
 SIZE = (860, 90)  # width, and what a window has in height beside the page
 
 
 def main() -> None:
     run, out = sys.argv[1:3]
     model = adlm.load(run)
-    how = api.settings(n=2, sampler="remdm-loop", steps=STEPS, nucleus=0.9, seed=0)
-    trace = model.record(template.after(START, LENGTH, model.vocab), how)[1]
+    how = api.settings(n=1, goal="best", nucleus=0.9, seed=0)
+    start = template.opening(SALUTE, model.config.data.length, model.vocab)
+    trace = model.record(model.blank(start), how)[1]
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "replay.html"
         write_replay(trace, page)

@@ -38,7 +38,8 @@ def watch(
         trace: Also write a page that replays the run, such as out.html.
     """
     check(settings.n == 1, "--n", settings.n, "1: one text is watched")
-    model = api.load(shipped.instead(checkpoint_or_run, shipped.FILLS), settings.device)
+    usual = shipped.WRITES if text is None else shipped.FILLS
+    model = api.load(shipped.instead(checkpoint_or_run, usual), settings.device)
     holes = template.holes(text, model.vocab) if text is not None else None
     if not any((checkpoint_or_run, prompt, length, max_new_tokens)):
         prompt = template.opening(shipped.SALUTE, model.config.data.length, model.vocab)

@@ -5,8 +5,8 @@ With mu the network's distribution at a masked position, the step from t to s wr
     q(z_s = v | z_t = m, mu) = mu(v) (1 - (s / t)^{k_v}),
 
 so a token is proposed and written with its own probability. In the time -log t the rate of v is
-k_v mu(v), whatever the time is: the next position is drawn in proportion to its rate, the sum over v
-of k_v mu(v), and its token in proportion to k_v mu(v). That takes one pass a token and no small
+k_v mu(v), whatever the time is: the next position is drawn in proportion to its rate, the sum of
+k_v mu(v) over v, and its token in proportion to k_v mu(v). That takes one pass a token and no small
 steps.
 """
 

@@ -75,8 +75,9 @@ class HalvingStudy(LanguageStudy):
         made, found = super().gather(), self.found()
         gaps = self.gaps(found)
         names = by_length(gaps)
+        longer = [n for n in names if sum(g.candidate == n for g in gaps) > 1]
         values = {f.name: getattr(made, f.name) for f in fields(StudyResult)}
-        values["shown"] = list(names)[:MOST_LINES]
+        values["shown"] = (longer or names)[: MOST_LINES - 1]  # and MDLM's own
         return LastingResult(**values, gaps=gaps, trends=trends(gaps))
 
     def gaps(self, found: Found) -> list[Gap]:

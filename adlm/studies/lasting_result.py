@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from statistics import stdev
 from typing import ClassVar
 
 import numpy as np
 
 from adlm.registry import register
-from adlm.studies.result import StudyResult, interval
+from adlm.studies.result import StudyResult, StudyRow, interval
 from adlm.viz.page import Section
 from adlm.viz.plots import Line, png
+from adlm.viz.table import bounded
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class Trend:
     last: float  # the gap at the largest budget, in percent
     tokens: int  # the largest budget
     gone: float | None  # tokens at which the line meets zero; None where it leads away from it
+    budgets: int = 2
+    kept: float | None = None  # or the share of the gap that each doubling leaves, if it shrinks
 
     def sentence(self) -> str:
         """Say where the gap goes."""
@@ -57,9 +61,14 @@ class Trend:
             said += f" (95 % interval {self.ci95[0]:+.1f} to {self.ci95[1]:+.1f})"
         else:
             said += " (of fewer than three seeds)"
+        if self.budgets < 3:
+            return f"{said}, between two budgets."
         if self.gone is None:
             return f"{said}: the line does not go to zero."
-        return f"{said}: the line is at zero at {self.gone / 1e6:,.0f} M tokens."
+        said += f": the line is at zero at {self.gone / 1e6:,.0f} M tokens"
+        if self.kept is not None:
+            said += f", and if each leaves a share of it, {self.kept:.2f}, it is never there"
+        return f"{said}."
 
 
 @register("result", "study-lasting")
@@ -82,7 +91,7 @@ class LastingResult(StudyResult):
             )
             trained, budget = f"{own.tokens / 1e6:.1f} M", f"{gap.tokens / 1e6:g} M"
             seeds = str(len(gap.seeds))
-            both = own.figure, base.figure, gap.figure
+            both = over(own, gap.seeds), over(base, gap.seeds), gap.figure
             rows.append([gap.candidate, gap.size, budget, trained, seeds, *both])
         said = [t.sentence() for t in self.trends if t.candidate in self.shown]
         header = ["candidate", "size", "MDLM's tokens", "its tokens", "seeds", "test PPL"]
@@ -99,11 +108,18 @@ class LastingResult(StudyResult):
         panels = {}
         for size in dict.fromkeys(g.size for g in self.gaps):
             own = [g for g in self.gaps if g.size == size]
-            panels[size] = [
-                line(name, [g for g in own if g.candidate == name]) for name in self.shown
-            ]
-            panels[size] = [drawn for drawn in panels[size] if drawn.x]
+            budgets = sorted({g.tokens for g in own})
+            lines = [line(name, [g for g in own if g.candidate == name]) for name in self.shown]
+            zero = Line("MDLM", budgets, [0.0] * len(budgets), dashed=True)
+            panels[size] = [zero, *(drawn for drawn in lines if drawn.x)]
         return png(panels or {"none": []}, "MDLM's tokens", "% ahead of MDLM", log_x=True)
+
+
+def over(row: StudyRow, seeds: list[int]) -> str:
+    """A row's test PPL over some of its seeds: mean ± sd."""
+    each = [row.test_ppl[row.seeds.index(s)] for s in seeds]
+    sd = stdev(each) if len(each) > 1 else None
+    return bounded(sum(each) / len(each), row.exact, sd)
 
 
 def line(name: str, gaps: list[Gap]) -> Line:
@@ -141,7 +157,8 @@ def trend(gaps: list[Gap]) -> Trend:
     last = middle + doubling * float(x[-1] - x.mean())  # on the line
     towards = doubling * last < 0
     gone = round(2.0 ** float(x[-1] - last / doubling), 6) if towards else None
-    first = gaps[0]
+    first, sizes = gaps[0], np.abs(means)
+    shrinks = len(gaps) > 2 and towards and (sizes > 0).all() and len(set(np.sign(means))) == 1
     return Trend(
         first.candidate,
         first.size,
@@ -150,4 +167,6 @@ def trend(gaps: list[Gap]) -> Trend:
         gaps[-1].mean,
         gaps[-1].tokens,
         gone,
+        len(gaps),
+        2.0 ** slope(np.log2(sizes).tolist()) if shrinks else None,
     )

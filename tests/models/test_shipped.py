@@ -54,7 +54,8 @@ def said(capsys) -> tuple[str, str]:
     [
         (["sample", "--steps", "4"], "bd3lm"),
         (["infill", "a [MASK:2] b"], "mdlm"),
-        (["watch", "--steps", "2", "--speed", "1000"], "mdlm"),
+        (["watch", "--steps", "2", "--speed", "1000"], "bd3lm"),
+        (["watch", "--text", "a [MASK:2] b", "--speed", "1000"], "mdlm"),
     ],
 )
 def test_a_command_without_a_checkpoint_takes_a_shipped_model_and_says_so(

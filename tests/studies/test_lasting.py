@@ -159,14 +159,19 @@ def gap(tokens: int, percent: list[float]) -> Gap:
 def test_a_trend_says_whether_the_gap_goes_to_zero():
     shrinking = trend([gap(6, [8.0]), gap(12, [4.0])])
     assert (shrinking.doubling, shrinking.gone) == (-4.0, 24.0)
-    growing = trend([gap(6, [4.0]), gap(12, [6.0])])
-    assert growing.gone is None
+    assert "zero" not in shrinking.sentence(), "two points say little"
+    growing = trend([gap(6, [4.0]), gap(12, [6.0]), gap(24, [7.0])])
+    assert growing.gone is growing.kept is None
     assert "does not go to zero" in growing.sentence()
     behind = trend([gap(6, [-8.0]), gap(12, [-4.0])])
     assert behind.gone == 24.0
     assert "behind MDLM" in behind.sentence()
     three = trend([gap(6, [8.0, 7.0, 9.0]), gap(12, [4.0, 4.0, 4.0]), gap(24, [0.0, 1.0, -1.0])])
     assert three.ci95[0] < three.doubling < three.ci95[1]
+    assert three.kept is None  # nothing is left of it
+    halved = trend([gap(6, [-8.0]), gap(12, [-4.0]), gap(24, [-2.0])])
+    assert halved.kept == pytest.approx(0.5)
+    assert "at zero at 0 M tokens, and if each leaves a share of it, 0.50" in halved.sentence()
     assert not trends([gap(6, [1.0])])
 
 
