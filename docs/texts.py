@@ -28,10 +28,9 @@ from typing import Any
 
 from adlm.eval import paper
 from adlm.eval.report import result_of
-from adlm.results import read_json
+from adlm.results import Result, read_json
 from adlm.studies.lasting_result import Gap, Trend
-from adlm.studies.reasoning import ReasoningStudyResult
-from adlm.studies.result import StudyPair, StudyResult, StudyRow
+from adlm.studies.result import StudyPair, StudyRow
 from adlm.viz.table import spread
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -47,9 +46,10 @@ WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "
 class Facts:
     """What the text of one result file may say."""
 
-    def __init__(self, result: StudyResult | ReasoningStudyResult):
+    def __init__(self, result: Result):
         self.result = result
-        self.rows: dict[str, Any] = {getattr(r, "row", None) or r.method: r for r in result.rows}
+        rows = getattr(result, "rows", [])
+        self.rows: dict[str, Any] = {getattr(r, "row", None) or r.method: r for r in rows}
 
     def value(self, *path: str | int) -> Any:
         """Anything in the file, by fields, keys and places."""
@@ -177,7 +177,7 @@ def fill(text: str, facts: Facts) -> str:
     """The text with its figures.
 
     Example:
-        >>> fill('It has {million(1.5e6)} tokens.', Facts(StudyResult(study="s", rows=[])))
+        >>> fill('It has {million(1.5e6)} tokens.', Facts(Result()))
         'It has 1.5 M tokens.'
     """
     methods = {n: getattr(facts, n) for n in dir(facts) if not n.startswith("_")}

@@ -17,6 +17,7 @@ import numpy as np
 
 from adlm.config import Config, check, from_dict, to_dict
 from adlm.data.corpus import open_rows
+from adlm.data.vocab import nominal_size
 from adlm.errors import UserError
 from adlm.eval.base import Computing
 from adlm.eval.generation_cost import CaseCost, EfficiencyCase, in_process, is_causal
@@ -25,6 +26,7 @@ from adlm.eval.mauve import ENOUGH, FEWEST, mauve
 from adlm.eval.texts import describe, references
 from adlm.models import checkpoint
 from adlm.models.checkpoint import Checkpoint
+from adlm.models.cost import training_flops
 from adlm.progress import console
 from adlm.registry import register
 from adlm.results import Result
@@ -150,6 +152,7 @@ class EfficiencyResult(Result):
         few = min((c.texts for c in self.cases if c.mauve is not None), default=ENOUGH)
         note = f"MAUVE of {few} texts a case is coarse: its authors ask for {ENOUGH}."
         notes = [note] if few < ENOUGH else []
+        notes += [f"The judge is {self.judge}."] if self.judge else []
         return Section("What generation costs", *self.table(), notes + self.budgets(), plots=plots)
 
     def budgets(self) -> list[str]:
@@ -159,6 +162,10 @@ class EfficiencyResult(Result):
         if len(set(tokens.values())) < 2:
             return []
         each = ", ".join(f"{name} {count / 1e6:.1f} M" for name, count in tokens.items())
+        vocab = {name: nominal_size(c.data.tokenizer) for name, c in configs.items()}
+        flops = [tokens[n] * training_flops(configs[n], size) for n, size in vocab.items() if size]
+        if len(flops) == len(tokens) and max(flops) < 1.02 * min(flops):
+            return [f"All were planned for the same training FLOPs, in training tokens: {each}."]
         return [
             f"The models were planned for different numbers of training tokens ({each}): compare "
             "the settings of one model, not models."

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from adlm.device import wide
 from adlm.nn.block import Block, each
 from adlm.nn.cache import Cache
 from adlm.nn.config import TrunkConfig
@@ -28,12 +29,20 @@ class TimeEmbedding(nn.Module):
 
     def forward(self, sigma: Tensor) -> Tensor:
         """sigma: (B,) or (B, L) -> (B, size) or (B, L, size)."""
-        half = TIME_FREQUENCIES // 2
-        steps = torch.arange(half, dtype=torch.float32, device=sigma.device)
-        phase = sigma[..., None].float() * torch.exp(-math.log(10_000) * steps / half)
+        phase = sigma[..., None].float() * frequencies(sigma.device)
         waves = torch.cat((phase.cos(), phase.sin()), dim=-1)  # (..., 256)
         waves = waves.to(self.inner.weight.dtype)
         return F.silu(self.outer(F.silu(self.inner(waves))))
+
+
+def frequencies(device: torch.device) -> Tensor:
+    """Return 10^(-4 k / 128) for k < 128, fp32 as published, but the same on every machine.
+
+    The last bit of an exponential in fp32 depends on the processor; one in fp64 is rounded here.
+    """
+    half = TIME_FREQUENCIES // 2
+    steps = torch.arange(half, dtype=torch.float32, device=wide(device))
+    return (-math.log(10_000) * steps / half).double().exp().float().to(device)
 
 
 class Trunk(nn.Module):

@@ -46,7 +46,7 @@ class Trend:
     last: float  # the gap at the largest budget, in percent
     tokens: int  # the largest budget
     gone: float | None  # tokens at which the line meets zero; None where it leads away from it
-    budgets: int = 2
+    budgets: int
     kept: float | None = None  # or the share of the gap that each doubling leaves, if it shrinks
 
     def sentence(self) -> str:
@@ -60,14 +60,14 @@ class Trend:
         if self.ci95:
             said += f" (95 % interval {self.ci95[0]:+.1f} to {self.ci95[1]:+.1f})"
         else:
-            said += " (of fewer than three seeds)"
+            said += " (fewer than three seeds, so no interval)"
         if self.budgets < 3:
             return f"{said}, between two budgets."
         if self.gone is None:
             return f"{said}: the line does not go to zero."
         said += f": the line is at zero at {self.gone / 1e6:,.0f} M tokens"
         if self.kept is not None:
-            said += f", and if each leaves a share of it, {self.kept:.2f}, it is never there"
+            said += f", and if each doubling keeps {self.kept:.2f} of the gap, it never closes"
         return f"{said}."
 
 
@@ -140,6 +140,8 @@ def trends(gaps: list[Gap]) -> list[Trend]:
 def trend(gaps: list[Gap]) -> Trend:
     """Fit gap = a + b log2(tokens) by least squares; the interval is over the seeds' own lines.
 
+    Seeds that are not at every budget do not count: a change of seeds would look like a trend.
+
     Example:
         >>> one, two = (Gap("a", "nano", n, [0], [g], g, None) for n, g in ((4, 6.0), (8, 3.0)))
         >>> trend([one, two]).doubling, trend([one, two]).gone
@@ -150,10 +152,10 @@ def trend(gaps: list[Gap]) -> Trend:
     def slope(y: list[float]) -> float:
         return float(np.polyfit(x - x.mean(), y, 1)[0])
 
-    means = [g.mean for g in gaps]
-    doubling, middle = round(slope(means), 10), float(np.mean(means))
     common = sorted(set.intersection(*(set(g.seeds) for g in gaps)))
-    by_seed = [slope([g.percent[g.seeds.index(s)] for g in gaps]) for s in common]
+    each = [[g.percent[g.seeds.index(s)] for g in gaps] for s in common]
+    by_seed, means = [slope(y) for y in each], np.mean(each, axis=0).tolist()
+    doubling, middle = round(slope(means), 10), float(np.mean(means))
     last = middle + doubling * float(x[-1] - x.mean())  # on the line
     towards = doubling * last < 0
     gone = round(2.0 ** float(x[-1] - last / doubling), 6) if towards else None

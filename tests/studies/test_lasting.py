@@ -171,7 +171,9 @@ def test_a_trend_says_whether_the_gap_goes_to_zero():
     assert three.kept is None  # nothing is left of it
     halved = trend([gap(6, [-8.0]), gap(12, [-4.0]), gap(24, [-2.0])])
     assert halved.kept == pytest.approx(0.5)
-    assert "at zero at 0 M tokens, and if each leaves a share of it, 0.50" in halved.sentence()
+    assert "at zero at 0 M tokens, and if each doubling keeps 0.50 of the gap" in halved.sentence()
+    more = trend([gap(6, [8.0]), gap(12, [4.0, 0.0, 0.0])])
+    assert more.doubling == -4.0, "of the seed that both have"
     assert not trends([gap(6, [1.0])])
 
 

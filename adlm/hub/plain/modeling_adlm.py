@@ -131,8 +131,9 @@ class Time(nn.Module):
 
     def forward(self, sigma: Tensor) -> Tensor:
         half = FREQUENCIES // 2
-        steps = torch.arange(half, dtype=torch.float32, device=sigma.device)
-        phase = sigma[:, None].float() * torch.exp(-math.log(10_000) * steps / half)
+        steps = torch.arange(half, dtype=torch.float32)
+        rates = (-math.log(10_000) * steps / half).double().exp().float()
+        phase = sigma[:, None].float() * rates.to(sigma.device)
         waves = torch.cat((phase.cos(), phase.sin()), dim=-1).to(self.inner.weight.dtype)
         return F.silu(self.outer(F.silu(self.inner(waves))))
 

@@ -21,6 +21,7 @@ from tests.models.foreign.golden import GOLDEN, expected, given, here, turn, wor
 
 pytestmark = here
 EXACT = 1e-9  # what is stored in fp64
+WAVES = 1e-6  # beyond sinusoids of the noise level, in fp32: their last bit is the processor's own
 
 
 @pytest.fixture(autouse=True)
@@ -34,12 +35,12 @@ def far(a: Tensor, b: Tensor) -> float:
 
 
 @pytest.mark.parametrize(
-    ("exact", "ending", "limit"), [(False, "_f32", 1e-4), (True, "", EXACT)], ids=["fp32", "fp64"]
+    ("exact", "ending", "limit"), [(False, "_f32", 1e-4), (True, "", WAVES)], ids=["fp32", "fp64"]
 )
 def test_mdlm_gives_the_published_logits(exact, ending, limit):
     model, out = given("mdlm", exact=exact).model, expected("mdlm")
     sigma = out["sigma"].to(model.head.weight.dtype)
-    assert far(model.logits(out["z"]), out[f"logits{ending}"]) < limit
+    assert far(model.logits(out["z"]), out[f"logits{ending}"]) < (EXACT if exact else limit)
     assert far(model.logits(out["z"], Context(sigma=sigma)), out[f"logits_sigma{ending}"]) < limit
     assert out["logits"].std() > 0.5
 
@@ -66,7 +67,7 @@ def test_mdlm_that_sees_the_noise_level_gives_the_published_terms():
     model, out = given("mdlm").model, expected("mdlm")
     log_p = zero_masking(model.logits(out["z"], Context(sigma=out["sigma_t"])), 99)
     nats = -log_p.gather(-1, out["x"][..., None])[..., 0] / out["t"][:, None]
-    assert far(nats * out["masked"], out["nelbo_time_conditioned"]) < EXACT
+    assert far(nats * out["masked"], out["nelbo_time_conditioned"]) < WAVES
 
 
 @pytest.mark.parametrize("file", ["adlm.ckpt", "legacy.ckpt"])
@@ -119,7 +120,7 @@ def test_adlm_in_fp32_is_within_rounding():
     assert far(log_p[masked][:, :257], out["logp_ema"][masked][:, :257]) < 1e-4
 
 
-@pytest.mark.parametrize(("exact", "limit"), [(False, 1e-4), (True, EXACT)], ids=["fp32", "fp64"])
+@pytest.mark.parametrize(("exact", "limit"), [(False, 1e-4), (True, WAVES)], ids=["fp32", "fp64"])
 def test_sedd_gives_the_published_scores(exact, limit):
     model, out = given("sedd", exact=exact).model, expected("sedd")
     sigma = out["sigma"]
@@ -128,7 +129,7 @@ def test_sedd_gives_the_published_scores(exact, limit):
     assert far(score.scatter(-1, out["z"][..., None], 0.0), out["log_score"]) < limit
 
 
-@pytest.mark.parametrize(("exact", "limit"), [(False, 1e-4), (True, EXACT)], ids=["fp32", "fp64"])
+@pytest.mark.parametrize(("exact", "limit"), [(False, 1e-4), (True, WAVES)], ids=["fp32", "fp64"])
 def test_sedd_with_the_uniform_graph_gives_the_published_scores(exact, limit):
     model, out = given("sedd-uniform", exact=exact).model, expected("sedd-uniform")
     sigma = out["sigma"].to(model.head.weight.dtype)
@@ -151,7 +152,7 @@ def test_sedd_with_the_uniform_graph_costs_what_was_published_in_a_vocabulary_wi
     assert far(cost, out["score_entropy"]) < 1e-6 * out["score_entropy"].max()
 
 
-@pytest.mark.parametrize(("exact", "limit"), [(False, 1e-4), (True, EXACT)], ids=["fp32", "fp64"])
+@pytest.mark.parametrize(("exact", "limit"), [(False, 1e-4), (True, WAVES)], ids=["fp32", "fp64"])
 def test_gidd_gives_the_published_logits(exact, limit):
     model, out = given("gidd", exact=exact).model, expected("gidd")
     t = out["t"].to(model.head.weight.dtype)  # the network sees the time itself
