@@ -55,13 +55,14 @@ class MixedDiffusion(KernelDiffusion):
 def dynamic(kernel: Kernel, z: Tensor, x: Tensor, t: Tensor) -> Tensor:
     """Return the weights of training: 2 at masks, 1 at noise, and at clean tokens, at most 2,
 
-        B / V sqrt((1 - t) / t) = B / V e^{lambda / 2},   lambda = log((1 - t) / t),
+        B / V sqrt(t / (1 - t)) = B / V e^{-lambda / 2},   lambda = log((1 - t) / t),
 
-    as the bound's own weight grows with the log-SNR lambda. z, x, t: alike in shape.
+    the bound's own weights times 2 t (1 - t), to first order in c / N: they fall with the log-SNR
+    lambda, as a token that still stands late is likely to be noise. z, x, t: alike in shape.
     """
     assert isinstance(kernel, Mixture)
     alpha = kernel.schedule.alpha(t)
-    clean = (kernel.b / kernel.size * torch.sqrt(alpha / (1 - alpha))).clamp(max=MOST)
+    clean = (kernel.b / kernel.size * torch.sqrt((1 - alpha) / alpha)).clamp(max=MOST)
     noise = torch.where(z == x, clean, 1.0)
     return torch.where(z == kernel.mask, 2.0, noise)
 
