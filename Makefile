@@ -51,7 +51,8 @@ pretrained: $(VENV)/.dev
 		rm adlm/pretrained/$$model/*.py adlm/pretrained/$$model/README.md && \
 		$(VENV)/bin/adlm eval likelihood adlm/pretrained/$$model --split test \
 			--out results/eval-pretrained-$$model.json && \
-		cp results/eval-pretrained-$$model.json adlm/pretrained/$$model/results.json || exit 2; \
+		cp results/eval-pretrained-$$model.json adlm/pretrained/$$model/results.json && \
+		$(PY) tools/made.py runs/shipped-$$model adlm/pretrained/$$model || exit 2; \
 	done
 	$(VENV)/bin/adlm sample --json results/pretrained-samples.jsonl
 	$(PY) docs/build.py

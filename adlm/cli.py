@@ -197,18 +197,22 @@ def run(command: Command, words: list[str]) -> int:
 
 
 def without_checkpoint(command: Command, given: Mapping[str, Any]) -> tuple[Command, str]:
-    """Return a command with the settings that suit a shipped model, and a sentence on them.
+    """Return a command whose settings are those that a shipped model writes best with.
 
-    Those are of the goal `best`, unless it is told how to write.
+    What chooses a sampler (--goal, --sampler, --policy) leaves only its nucleus. Also returns a
+    sentence on them.
     """
-    from adlm.samplers.goals import NUCLEUS
     from adlm.samplers.keywords import settings
+    from adlm.samplers.shipped import manner
 
-    told = {name.split(".")[0] for name in given} & {"--goal", "--sampler", "--policy", "--draw"}
-    best: dict[str, Any] = {} if told else {"goal": "best"}
-    made = Command(command.name, command.function, settings=settings(nucleus=NUCLEUS, **best))
-    how = "the goal is best, or a text is drawn"
-    return made, f"Without a checkpoint {how} from a nucleus of {NUCLEUS}."
+    how = manner(given.get("TEXT") or given.get("--text") or "")
+    said = (
+        f"Without a checkpoint the nucleus is {how['nucleus']} and the sampler {how['sampler']}, "
+        "unless --goal, --sampler or --policy choose it."
+    )
+    if {name.split(".")[0] for name in given} & {"--goal", "--sampler", "--policy"}:
+        del how["sampler"]
+    return Command(command.name, command.function, settings=settings(**how)), said
 
 
 def base_config(chosen: str, size: str | None = None, base: str | None = None) -> tuple[Any, str]:

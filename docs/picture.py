@@ -19,8 +19,9 @@ from selenium.webdriver.chrome.service import Service
 
 import adlm
 from adlm import api
-from adlm.models.shipped import SALUTE
+from adlm.models import shipped
 from adlm.samplers import template
+from adlm.samplers.shipped import manner
 from adlm.viz.html import write_replay
 
 FRAMES = 24
@@ -30,8 +31,8 @@ SIZE = (860, 90)  # width, and what a window has in height beside the page
 def main() -> None:
     run, out = sys.argv[1:3]
     model = adlm.load(run)
-    how = api.settings(n=1, goal="best", nucleus=0.9, seed=0)
-    start = template.opening(SALUTE, model.config.data.length, model.vocab)
+    how = api.settings(seed=0, **manner())
+    start = template.opening(shipped.SALUTE, model.config.data.length, model.vocab)
     trace = model.record(model.blank(start), how)[1]
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "replay.html"

@@ -1,6 +1,7 @@
 """The small models that come with the package: used where no checkpoint is named.
 
-They lie in `adlm/pretrained/`, as `adlm export --bits 16` wrote them; `make pretrained` makes them.
+They lie in `adlm/pretrained/`, as `adlm export --bits 16` wrote them; `make pretrained` makes them,
+and `made.json` beside each says by which command and with which seed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The models that are shipped with the project, see `make pretrained`.
 
-A vocabulary of 8192 keeps words whole, so that none is drawn in two halves that do not fit. All
-three have one trunk: it writes by itself (AR), fills holes with text on both sides (MDLM), or
-writes in blocks of four (BD3-LM, which begins with MDLM's weights, as its authors' does).
+With a vocabulary of 8192 most words are one token, 93 % of those of the corpus; two pieces that do
+not fit can make a word that is none, which a nucleus makes rare. All three have one trunk: it
+writes by itself (AR), fills holes with text on both sides (MDLM), or writes in blocks of four
+(BD3-LM, which begins with MDLM's weights, as its authors' does).
 """
 
 from __future__ import annotations

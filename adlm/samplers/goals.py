@@ -20,7 +20,7 @@ from adlm.samplers.categorical import Draw
 from adlm.samplers.settings import SamplingSettings
 
 TOKENS, BLOCK_TOKENS = 4, 2  # written a pass by `fast`; in the short blocks of block diffusion
-NUCLEUS = 0.9  # share of the probability that `best`, and a shipped model, draws from
+NUCLEUS = 0.9  # share of the probability that `best` draws from
 ANCHORS = 4  # steps between two passes of an anchor network, of `fast`
 
 
