@@ -94,7 +94,7 @@ class Model:
         one = isinstance(prompt, str)
         prompts = [prompt] if isinstance(prompt, str) else texts_of(prompt, "prompt")
         given = [self.blank(p, length, max_new_tokens) for p in prompts]
-        chosen = settings(n=n, **how)
+        chosen = settings("length", "max_new_tokens", n=n, **how)
         texts = self.write(given, chosen).texts if given else []
         count = chosen.n
         return texts if one else [texts[i : i + count] for i in range(0, len(texts), count)]

@@ -12,7 +12,7 @@ from adlm.config import Config
 from adlm.data.vocab import Vocab, nominal_size
 from adlm.device import free_memory
 from adlm.errors import UserError, nearest
-from adlm.measure import step_rate
+from adlm.measure import TrainingSpeed, step_rate
 from adlm.models.cost import (
     flops_per_token,
     head_share,
@@ -132,16 +132,17 @@ NAMES = {
 }
 
 
-def outline(config: Config, here: float) -> tuple[str, str, str, str]:
-    """Return parameters, tokens, FLOPs and time; `here` is this machine's FLOPs a second."""
+def outline(config: Config, here: TrainingSpeed) -> tuple[str, str, str, str]:
+    """Return parameters, tokens, FLOPs and time; `here` is how fast this machine trains."""
     size = nominal_size(config.data.tokenizer)
     assert size is not None, "a recipe names a known tokenizer"
     tokens = training_tokens(config)
     flops = tokens * training_flops(config, size)
-    takes = f"{duration(flops / here)} here"
+    own = tokens * here.seconds(config, size)
+    takes = f"{duration(own)} here"
     count, gpu = LARGE
     seconds = flops / (count * UTILISATION * GPUS[gpu].flops)
-    if flops / here > LONG and seconds > SHORT:  # a busy machine measures slow: small ones stay
+    if own > LONG and seconds > SHORT:  # a busy machine measures slow: small ones stay
         takes = f"{duration(seconds)} on {count} x {gpu}"
     return amount(parameters(config, size)), amount(tokens), f"{flops:.1g}", takes
 

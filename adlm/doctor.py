@@ -35,10 +35,10 @@ def machine() -> Iterator[tuple[str, str]]:
     yield "adlm, torch", f"{about.adlm}, {about.torch}"
     threads = f"{about.threads} threads in use"
     yield "processor", f"{about.cpu}, {about.cores} cores, {threads}"
-    fp32, bf16 = (matmul_flops(p, budget=0.3) / 1e9 for p in ("fp32", "bf16"))
-    chosen = devices.precision("auto", devices.pick())
-    speeds = f"{fp32:,.0f} GFLOP/s in fp32, {bf16:,.0f} in bf16"
-    yield "matrix products", f"{speeds}; auto = {chosen}"
+    for precision in ("fp32", "bf16"):
+        speed = matmul_flops(precision, budget=0.3) / 1e9
+        yield f"products in {precision}", f"{speed:,.0f} GFLOP/s"
+    yield "precision", f"auto = {devices.precision('auto', devices.pick())}"
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     gpus += ["Apple's (device mps)"] if torch.backends.mps.is_available() else []
     yield "gpu", ", ".join(gpus) or "none"

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from adlm import device as devices
 from adlm.config import Config
 from adlm.data.counts import CorpusCounts
 from adlm.data.vocab import Vocab
 from adlm.models.build import build_model
+from adlm.models.cost import positions, training_flops
 from adlm.nn.effort import Effort, mean_loops
 from adlm.objectives.base import make_objective
+from adlm.recipes import recipe
 from adlm.train.optim import Optimizers
 from adlm.types import Batch
 
@@ -52,9 +57,17 @@ PRODUCTS = 4  # at a time; the shortest counts
 
 
 def step_rate(
-    config: Config, vocab: Vocab, device: str, precision: str, tokens: int = 4096
+    config: Config,
+    vocab: Vocab,
+    device: str,
+    precision: str,
+    tokens: int = 4096,
+    budget: float = 1.0,
 ) -> float:
-    """Return tokens a second of real training steps on made-up rows, about `tokens` at a time."""
+    """Return tokens a second of real training steps on made-up rows, about `tokens` at a time.
+
+    Passes with and without an anchor loss are each repeated for about `budget` seconds.
+    """
     length = config.data.length
     rows = max(1, min(config.train.batch, tokens // length))
     model = build_model(config, vocab.size).to(device).train()
@@ -80,8 +93,53 @@ def step_rate(
         optim.step(0, 1)
 
     until = config.anchor.until  # while the anchor loss counts, whether gamma rises or fades
-    pass_time = until * seconds(lambda: step(until / 2), 1.0)
+    pass_time = until * seconds(lambda: step(until / 2), budget)
     if until < 1:
-        pass_time += (1 - until) * seconds(lambda: step(1.0), 1.0)
+        pass_time += (1 - until) * seconds(lambda: step(1.0), budget)
     update_time = seconds(update, 0.1)
     return rows * length / (pass_time + share * update_time)
+
+
+@dataclass(frozen=True)
+class TrainingSpeed:
+    """How fast a device trains, by what a token takes:
+
+        seconds = FLOPs / flops + rest * positions * width * blocks.
+
+    A small model's step is mostly the rest: sums, norms, attention and moves of small tensors.
+
+    Example:
+        >>> mdlm = recipe("laptop-mdlm")
+        >>> here = TrainingSpeed(flops=1e12, rest=0.0)
+        >>> here.seconds(mdlm, 2048) * 1e12 == training_flops(mdlm, 2048)
+        True
+    """
+
+    flops: float  # of matrix products, a second
+    rest: float  # seconds for a unit of width of a block, at a position
+
+    def seconds(self, config: Config, vocab_size: int) -> float:
+        """Return about how long the training takes for one token."""
+        return training_flops(config, vocab_size) / self.flops + self.rest * units(config)
+
+
+def training_speed(device: str, precision: str) -> TrainingSpeed:
+    """Measure in about a second: matrix products, and a real step of laptop-mdlm for the rest."""
+    flops = matmul_flops(precision, device, budget=0.2)
+    config, vocab = recipe("laptop-mdlm"), made_up(2048)
+    took = 1 / step_rate(config, vocab, device, precision, tokens=1024, budget=0.3)
+    rest = max(0.0, took - training_flops(config, vocab.size) / flops)
+    return TrainingSpeed(flops, rest / units(config))
+
+
+def units(config: Config) -> int:
+    """Return positions * width * blocks of a token."""
+    return (
+        positions(config) * config.model.width * (config.model.blocks + config.model.anchor_blocks)
+    )
+
+
+def made_up(size: int) -> Vocab:
+    """Return a vocabulary of some size, whose last token is the mask."""
+    words = {str(token): token for token in range(size)}
+    return Vocab(Tokenizer(WordLevel(words, unk_token="0")), size - 1, bos=0, eos=0, pad=0)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from adlm import device, doctor, measure
+from adlm.budget import outline
 from adlm.commands.doctor import doctor as command
+from adlm.measure import TrainingSpeed, training_speed
+from adlm.models.cost import training_flops
+from adlm.recipes import recipe
 
 
 @pytest.mark.parametrize("rate", [1e9, 1e11, 1e14])
@@ -42,4 +46,31 @@ def test_doctor_prints_lines_before_it_measures(monkeypatch, capsys):
     monkeypatch.setattr(doctor, "matmul_flops", slow)
     command()
     assert "processor" in before[0]
-    assert "matrix products   1 GFLOP/s in fp32, 1 in bf16" in capsys.readouterr().out
+    assert before[1] == "products in fp32  1 GFLOP/s\n"  # bf16 is not measured yet
+    shown = capsys.readouterr().out
+    assert "products in bf16  1 GFLOP/s\nprecision         auto = " in shown
+
+
+@pytest.mark.parametrize("flops", [1e11, 1e12, 1e15])
+def test_a_recipe_takes_as_long_as_its_real_step_says_however_fast_products_are(flops, monkeypatch):
+    monkeypatch.setattr(measure, "matmul_flops", lambda *given, **more: flops)
+    monkeypatch.setattr(measure, "step_rate", lambda *given, **more: 8000.0)
+    here, mdlm = training_speed("cpu", "bf16"), recipe("laptop-mdlm")
+    assert 1 / here.seconds(mdlm, 2048) == pytest.approx(8000)
+    assert outline(mdlm, here)[3] == "4.3 minutes here"
+    twice = here.seconds(recipe("laptop-bd3lm"), 2048) / here.seconds(mdlm, 2048)
+    assert 1.6 < twice < 2.1  # it is shown every row twice
+    wide = here.seconds(recipe("shipped-ar"), 8192) / here.seconds(mdlm, 2048)
+    assert 1.9 < wide < training_flops(recipe("shipped-ar"), 8192) / training_flops(mdlm, 2048)
+
+
+def test_no_step_is_faster_than_its_matrix_products(monkeypatch):
+    monkeypatch.setattr(measure, "matmul_flops", lambda *given, **more: 1e9)
+    monkeypatch.setattr(measure, "step_rate", lambda *given, **more: 1e9)
+    assert training_speed("cpu", "bf16") == TrainingSpeed(flops=1e9, rest=0.0)
+
+
+def test_a_real_step_is_slower_than_products_alone():
+    here = training_speed("cpu", "fp32")
+    mdlm = recipe("laptop-mdlm")
+    assert here.seconds(mdlm, 2048) > training_flops(mdlm, 2048) / here.flops

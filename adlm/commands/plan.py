@@ -7,7 +7,10 @@ from typing import Literal
 from adlm import budget
 from adlm.config import Config, check
 from adlm.data.corpus import open_vocab
+from adlm.data.vocab import byte_vocab
 from adlm.models.adapt import open_base
+from adlm.objectives.base import make_objective
+from adlm.process.anchors import Anchors
 
 
 def plan(
@@ -42,6 +45,8 @@ def plan(
     )
     if gpu is not None:
         budget.find_gpu(gpu)
+    make_objective(config, byte_vocab())  # settings are checked before any data is read
+    Anchors(config.anchor, byte_vocab())
     vocab = open_base(config.base.name).vocab if config.base.name else open_vocab(config.data)
     print(f"{recipe}: {config.objective}, {vocab.size:,} tokens in the vocabulary")
     on = budget.Cluster(gpu, count, shard, utilisation, price)

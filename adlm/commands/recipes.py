@@ -7,7 +7,7 @@ import inspect
 from adlm import device as devices
 from adlm import registry
 from adlm.budget import LARGE, UTILISATION, outline
-from adlm.measure import matmul_flops
+from adlm.measure import training_speed
 
 LINE = "{:<{wide}}{:>11}{:>8}{:>7}  {:<25}{}"
 
@@ -16,7 +16,7 @@ def recipes() -> None:
     """List the recipes: parameters, training tokens, FLOPs and about how long they take."""
     device = devices.pick()
     precision = devices.precision("auto", device)
-    here = UTILISATION * matmul_flops(precision, device, budget=0.2)
+    here = training_speed(device, precision)
     names = registry.names("recipe")
     wide = max(map(len, names))
     print(LINE.format("recipe", "parameters", "tokens", "FLOPs", "takes about", "", wide=wide))
@@ -26,6 +26,7 @@ def recipes() -> None:
         print(LINE.format(name, *outline(function(), here), what, wide=wide))
     count, gpu = LARGE
     print(
-        f"\nTimes at {UTILISATION:.0%} of the peak, assumed: of this machine ({device}, "
-        f"{precision}) or of {count} x {gpu}; adlm plan RECIPE measures a real step."
+        f"\nTimes without evaluation: here ({device}, {precision}) from a small step measured now, "
+        f"or at {UTILISATION:.0%} of the peak of {count} x {gpu}, assumed; adlm plan RECIPE "
+        "measures the recipe's own step."
     )

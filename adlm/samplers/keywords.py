@@ -18,8 +18,11 @@ ALIASES = {"top_p": "nucleus", "num_samples": "n"}  # names that other libraries
 
 
 @in_python
-def settings(**how: Any) -> SamplingSettings:
-    """Return settings from plain keywords; those of a draw may stand among them."""
+def settings(*own_words: str, **how: Any) -> SamplingSettings:
+    """Return settings from plain keywords; those of a draw may stand among them.
+
+    `own_words` are keywords that the caller takes itself: the error of an unknown one lists them.
+    """
     for alias, name in ALIASES.items():
         if alias in how:
             value = how.pop(alias)
@@ -33,7 +36,8 @@ def settings(**how: Any) -> SamplingSettings:
         how["cache"] = typed_fields({"kind": how["cache"]}, CacheSettings)
     unknown = sorted(set(how) - own - drawn)
     if unknown:
-        raise UserError(f"there is no setting '{unknown[0]}'{nearest(unknown[0], own | drawn)}")
+        known = own | drawn | set(ALIASES) | set(own_words)
+        raise UserError(f"there is no setting '{unknown[0]}'{nearest(unknown[0], known)}")
     for given in (how.get("sampler"), (how.get("policy") or {}).get("inner")):
         if given and outside("sampler", given):
             allow(given)

@@ -6,13 +6,16 @@ import math
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
+from adlm import device as devices
 from adlm.config import OptimConfig
 from adlm.errors import UserError
 from adlm.models.tensors import fit_one
 from adlm.nn.transformer import Trunk
 from adlm.train.muon import Muon
+from adlm.world import World
 
 # what each optimiser keeps of a weight
 MOMENTS = {"adamw": {"step", "exp_avg", "exp_avg_sq"}, "muon": {"momentum_buffer"}}
@@ -41,8 +44,9 @@ class Optimizers:
             "adamw": torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=True)
         }
         if matrices:
+            turns = turning(precision, matrices[0].device)
             self.all["muon"] = Muon(
-                matrices, config.muon_lr, weight_decay=config.weight_decay, precision=precision
+                matrices, config.muon_lr, weight_decay=config.weight_decay, precision=turns
             )
         self.base = {
             name: [group["lr"] for group in optimizer.param_groups]
@@ -97,6 +101,18 @@ class Optimizers:
                     raise UserError(f"{path} does not fit its optimiser: {lacks}")
             groups = optimizer.state_dict()["param_groups"]
             optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def turning(precision: str, device: torch.device) -> str:
+    """Return the precision of Muon's orthogonalisation: the run's, but bf16 only where it is fast.
+
+    Where one of several processes is slow at bf16 all take fp32, so that their weights stay equal.
+    """
+    if precision != "bf16":
+        return precision
+    size = dist.get_world_size() if dist.is_initialized() else 1
+    slow = World(size=size).most(not devices.fast_bf16(str(device)))
+    return "fp32" if slow else "bf16"
 
 
 def bridge_matrices(model: nn.Module) -> list[Tensor]:

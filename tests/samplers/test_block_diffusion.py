@@ -46,7 +46,7 @@ def random_weights(model: Denoiser) -> Denoiser:
 class Recomputed(BlockCanvas):
     """Passes the finished blocks again at every step, one after the other, as they were written.
 
-    Products of the same shapes are rounded alike on every machine; those of a whole row need not be.
+    Products of the same shapes are rounded alike everywhere, those of a whole row need not be.
     """
 
     def states(self, rows: Tensor, seen: Tensor, context: Context) -> States:

@@ -200,6 +200,12 @@ def test_a_model_that_sees_the_noise_level_is_told_it(runs):
 def test_unknown_settings_are_named(runs):
     with pytest.raises(adlm.errors.UserError, match=r"there is no setting 'step'.*steps"):
         adlm.load(runs / "mdlm").generate(step=3)
+    with pytest.raises(adlm.errors.UserError) as raised:
+        adlm.load(runs / "mdlm").generate("x", foo=1)
+    named = str(raised.value).partition("; there is ")[2].split(", ")
+    assert {"length", "max_new_tokens", "num_samples", "top_p", "nucleus", "steps"} <= set(named)
+    with pytest.raises(adlm.errors.UserError, match="no setting 'max_new_tokens'; there is"):
+        adlm.load(runs / "mdlm").infill("[MASK]", max_new_tokens=1)  # its holes say how many
 
 
 def test_each_objective_has_its_samplers():

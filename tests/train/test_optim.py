@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
+from adlm import device as devices
 from adlm.config import Config, ModelConfig, OptimConfig
 from adlm.models.anchored import Anchored
 from adlm.models.build import build_model
-from adlm.train.optim import Optimizers
+from adlm.train.optim import Optimizers, turning
+from adlm.world import World
 
 
 @pytest.mark.parametrize("time", [0, 8])
@@ -29,6 +31,42 @@ def test_muon_has_every_matrix_of_every_trunk_and_nothing_else(anchor_blocks, ti
     matrices = {n for n in inside if n.endswith(".weight") and "norm" not in n and "conv" not in n}
     assert owned["muon"] == matrices
     assert len(matrices) >= 4 * (2 + anchor_blocks)
+
+
+@pytest.mark.parametrize(
+    ("asked", "fast", "turned"),
+    [
+        ("bf16", True, torch.bfloat16),
+        ("bf16", False, None),
+        ("fp32", True, None),
+        ("fp32", False, None),
+    ],
+)
+def test_muon_turns_in_bf16_where_the_run_has_it_and_it_is_fast(asked, fast, turned, monkeypatch):
+    monkeypatch.setattr(devices, "fast_bf16", lambda device: fast)
+    model = build_model(Config(model=ModelConfig(width=16, blocks=1, heads=2)), 30)
+    assert Optimizers(model, OptimConfig(name="muon"), asked).all["muon"].dtype == turned
+
+
+def test_one_slow_process_lets_all_turn_in_fp32(monkeypatch):
+    monkeypatch.setattr(devices, "fast_bf16", lambda device: True)
+    monkeypatch.setattr(World, "most", lambda world, slow: 1)  # another one's answer
+    assert turning("bf16", torch.device("cpu")) == "fp32"
+
+
+@pytest.mark.parametrize("then", [True, False])
+def test_moments_of_a_fast_machine_are_taken_on_a_slow_one(then, monkeypatch, tmp_path):
+    monkeypatch.setattr(devices, "fast_bf16", lambda device: then)
+    model = build_model(Config(model=ModelConfig(width=16, blocks=1, heads=2)), 30)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    before = Optimizers(model, OptimConfig(name="muon"), "bf16")
+    before.step(0, 10)
+    monkeypatch.setattr(devices, "fast_bf16", lambda device: not then)
+    after = Optimizers(model, OptimConfig(name="muon"), "bf16")
+    after.load(before.state(), tmp_path)
+    assert after.state().keys() == before.state().keys()
+    assert all(torch.equal(value, after.state()[name]) for name, value in before.state().items())
 
 
 def test_adamw_alone_has_everything():
