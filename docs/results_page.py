@@ -13,15 +13,18 @@ import texts
 from bench import BENCHES
 from follow import ReadmeResult
 
-from adlm.config import to_dict
+from adlm import registry
+from adlm.config import Config, differences, from_dict, to_dict
 from adlm.eval.report import of_file
 from adlm.reasoning.plan import ReasoningSettings
+from adlm.recipes import recipe
 from adlm.results import Json, Result, read_json
 from adlm.studies.finetune import FinetuneResult
 from adlm.studies.lasting_result import LastingResult
 from adlm.studies.quickstart_result import QuickstartResult
 from adlm.studies.reasoning import ReasoningStudyResult
 from adlm.studies.result import StudyResult
+from adlm.train.run import FREE
 from adlm.viz.page import Section, markdown
 from adlm.viz.table import markdown_table
 
@@ -68,6 +71,34 @@ ASKED = {
     "mutation": "make attack",
     "finetune": "adlm study finetune",
 }
+LASTING = "adlm study lasting --tokens 1500000 --growth 4"
+BASELINES = "adlm study baselines --tokens 6000000"
+# what makes a file, whatever it says itself; of several commands each goes on from the last's file
+AGAIN = {
+    "study-lasting": [
+        f"{LASTING} --further 0 --sizes '[nano]' --seeds 1 --promote 0",
+        f"{LASTING} --further 1 --sizes '[nano]' --seeds 1 --promote 0 "
+        "--only '[BD3-LM (4), larger MDLM]'",
+        f"{LASTING} --further 2 --sizes '[nano]' --seeds 1 --promote 0 --only '[deep]'",
+        f"{LASTING} --further 2 --sizes '[nano]' --seeds 3 --promote 0 --only '[ADLM]'",
+    ],
+    "study-lasting-micro": [
+        f"{LASTING} --further 1 --sizes '[micro]' --seeds 1 --promote 0 --only '[ADLM, deep]' "
+        "--out results/study-lasting-micro.json",
+    ],
+    "study-baselines": [
+        f"{BASELINES} --seeds 1",
+        f"{BASELINES} --seeds 3 --only '[MDLM, ADLM, AR, BD3-LM (4), \"BD3-LM (4), anchored\"]' "
+        "--share '[results/study-anchoring.json]'",
+    ],
+}
+
+
+def commands_of(name: str) -> list[str]:
+    """Return the commands that make results/NAME.json, one after the other, as they are typed."""
+    limits = read_json(RESULTS / f"{name}.json")["machine"].get("limits") or {}
+    typed = [f"{variable}={value}" for variable, value in limits.items()]
+    return AGAIN.get(name) or [" ".join([*typed, command_of(name)])]
 
 
 def command_of(name: str) -> str:
@@ -97,22 +128,60 @@ def command_of(name: str) -> str:
 
 def asked_of_reasoning(values: Json) -> str:
     """Return the command of a study of reasoning, from what of its settings is not the default."""
-    plan, usual = values["rows"][0]["plan"]["settings"], to_dict(ReasoningSettings())
     seeds = max(len(row["seeds"]) for row in values["rows"])
-    given = []
-    for field, value in plan.items():
-        if isinstance(value, dict):
-            given += [f"--{field}.{k} {v}" for k, v in value.items()]
-        elif value != usual[field] and field != "seed":
-            given.append(f"--{field} {value}")
+    given = unusual(values["rows"][0]["plan"]["settings"])
     return " ".join(["adlm study reasoning", values["task"], *given, f"--seeds {seeds}"])
 
 
+def unusual(settings: Json) -> list[str]:
+    """Return a reasoning plan's settings as options, where they are not the default."""
+    usual, given = to_dict(ReasoningSettings()), []
+    for field, value in settings.items():
+        if isinstance(value, dict):
+            given += [f"--{field}.{k} {plain(v)}" for k, v in value.items()]
+        elif value != usual[field] and field != "seed":
+            given.append(f"--{field} {plain(value)}")
+    return given
+
+
+def plain(value: object) -> str:
+    """Write a value of an option."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def trainings(name: str) -> list[str]:
+    """Return the commands that train the runs which results/NAME.json measures, by what it stores.
+
+    None where the file's own command trains them, or its runs are shipped.
+    """
+    values = read_json(RESULTS / f"{name}.json")
+    if "configs" in values:
+        return [training(run, from_dict(config)) for run, config in values["configs"].items()]
+    if values.get("command") == "reason eval":
+        task, method = values["task"], values["method"]
+        given = " ".join(unusual(values["plan"]["settings"]))
+        return [f"adlm reason train {task} {method} {given} --out runs/{task}-{method}"]
+    return []
+
+
+def training(run: str, config: Config) -> str:
+    """Return the command that trains a run: the nearest recipe, and what is not as in it."""
+    known = [name for name in registry.names("recipe") if name.startswith("laptop-")]
+    changes = {name: differences(recipe(name), config) for name in known}
+    nearest = min(known, key=lambda name: len(changes[name]))
+    idle = FREE - {"train.steps"}  # settings that change no step
+    given = [f"--{k} {plain(new)}" for k, (_, new) in changes[nearest].items() if k not in idle]
+    return " ".join([f"adlm train {nearest}", *given, f"--out {run}"])
+
+
 def machine(result: Result, name: str) -> str:
-    """Where, when and by which command the result in results/NAME.json was made."""
+    """Where, when and by which commands the result in results/NAME.json was made."""
     about = result.machine
     made = f"{about['cpu']}{limited(result)}, {about['cores']} cores, torch {about['torch']}"
-    return f"`{command_of(name)}` on {made}; {summary.age(result)}"
+    typed = ", then ".join(f"`{command}`" for command in commands_of(name))
+    runs = ", ".join(f"`{command}`" for command in trainings(name))
+    needed = f". Runs of the configurations that it stores: {runs}" if runs else ""
+    return f"{typed} on {made}; {summary.age(result)}{needed}"
 
 
 def limited(result: Result) -> str:
@@ -169,6 +238,8 @@ def page() -> str:
         parts += shown(of_file(path), Result.from_json(read_json(path), path), path.stem)
         if path.with_suffix(".png").is_file():
             parts.append(f"![{path.stem}](../results/{path.stem}.png)")
+        if said := texts.read(path.stem):
+            parts.append(said)
     return "\n\n".join(parts) + "\n"
 
 
@@ -193,9 +264,9 @@ def first_text() -> str:
     text = json.loads(path.read_text(encoding="utf-8").splitlines()[0])["text"]
     quoted = texts.wrapped(" ".join(text.split())).replace("\n", "\n> ")
     said = (
-        "Three small models are shipped, so `adlm sample`, `adlm infill` and `adlm watch` need no "
-        "training first ([weights](docs/weights.md)). What `adlm sample` writes with its first "
-        "seed, unpicked:"
+        "Three small models are shipped: after `pip install .`, `adlm sample`, `adlm infill` and "
+        "`adlm watch` need no training ([weights](docs/weights.md)). What `adlm sample` writes "
+        "with its first seed, unpicked:"
     )
     return f"{texts.wrapped(said)}\n\n> {quoted}"
 

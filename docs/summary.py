@@ -102,12 +102,13 @@ def front(study: StudyResult | None, task: ReasoningStudyResult | None) -> str:
         both = f"{solved_certainly(by['acot'])}; CoT {solved_certainly(by['cot'])}"
         what = f"chain of thought with anchors first, on {where(task)}"
         rows.append(["ACoT", what, "", both, str(len(by["acot"].seeds))])
-    header = ["model", "what it is", "FLOPs, MDLM's = 1", "test perplexity", "seeds"]
-    said = "In brackets 95 % intervals, over seeds; of right answers, over the items."
+    figure = "test perplexity" if task is None else "test perplexity; ACoT: right answers"
+    header = ["model", "what it is", "FLOPs, MDLM's = 1", figure, "seeds"]
+    said = "Brackets are 95 % intervals: over seeds for perplexity, over test items for ACoT."
     if study:
-        told = (
-            f"Test perplexity after {texts.million(study.tokens)} tokens, where no FLOPs are named"
-        )
+        told = f"Test perplexity after {texts.million(study.tokens)} training tokens"
+        if longer := found.get(LONGER["ADLM"]):
+            told += f"; the MDLM of ADLM's training FLOPs has {texts.million(longer.tokens)}"
         said = f"{told}. {said}"
     return f"{markdown_table(header, rows)}\n\n{texts.wrapped(said)}"
 
