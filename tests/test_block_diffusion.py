@@ -24,6 +24,7 @@ from adlm.samplers.choice import samplers_for
 from adlm.train.run import train
 from adlm.types import Batch
 from tests.conftest import make_config, small_corpus
+from tests.models.test_checkpoint import forge
 
 
 def setting(corpus: Path, objective: str = "bd3lm", block: int = 4, **run: object) -> Config:
@@ -139,14 +140,57 @@ def test_the_samplers_of_a_checkpoint_are_those_inside_its_blocks(runs):
         adlm.load(runs / "bd3lm").generate(sampler="blocks")
 
 
-def test_training_goes_on_from_an_mdlm(tmp_path):
-    """Its tensors are block diffusion's, plain or anchored."""
+@pytest.mark.parametrize("name", ["laptop-bd3lm", "laptop-bd3lm-anchored"])
+def test_training_goes_on_from_an_mdlm(tmp_path, name):
+    """Its tensors are block diffusion's, plain or anchored: two steps leave them near."""
     text = small_corpus(tmp_path)
-    mdlm = setting(text, "mdlm", steps=1)
-    train(mdlm, tmp_path / "mdlm")
-    saved = checkpoint.load(tmp_path / "mdlm")
-    ours = replace(saved, config=replace(saved.config, objective="bd3lm"))
-    assert load_model(ours).block == 4
+    train(setting(text, "mdlm", steps=1), tmp_path / "mdlm")
+    words = f"train {name} --base {tmp_path / 'mdlm'} --out {tmp_path / 'run'} --data {text}"
+    words += " --data.length 16 --train.steps 2 --train.batch 4 --train.eval_rows 4"
+    assert main(words.split()) == 0
+    found = checkpoint.load(tmp_path / "run")
+    assert (found.step, found.config.objective) == (2, recipe(name).objective)
+    assert load_model(found).block == 4
+    before, after = (checkpoint.load(tmp_path / run).training() for run in ("mdlm", "run"))
+    one, two = (tensors["weights.embed.weight"] for tensors in (before, after))
+    assert 0 < (two - one).norm() < 0.2 * one.norm()
+
+
+@pytest.mark.parametrize("objective", ["mdlm", "bd3lm"])
+def test_a_checkpoint_from_before_a_setting_has_its_plain_value(tmp_path, objective):
+    train(setting(small_corpus(tmp_path), objective, steps=1), tmp_path / "run")
+    folder = checkpoint.find(tmp_path / "run")
+    right = adlm.load(folder).nll(["the law of the sea"])
+    values = json.loads((folder / "config.json").read_text())
+    kept = ("schedule", "masking", "steps", "eps", "conditioned", "remask", "weight", "times")
+    values["process"] = {name: values["process"][name] for name in kept}
+    (folder / "config.json").write_text(json.dumps(values))
+    forge(folder)
+    old = adlm.load(folder)
+    assert (old.config.process.kernel, old.config.process.block) == ("mask", 4)
+    assert old.nll(["the law of the sea"]) == right
+    assert main(["eval", "likelihood", str(folder), "--limit", "2", "--draws", "1"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("laptop-bd3lm --process.block 5", "process.block must divide a row of 16 tokens, found 5"),
+        ("laptop-d3pm --process.steps 0", "process.steps must be at least 1, found 0"),
+        ("laptop-gidd --process.kernel mixture:1", "a share in [0, 0.999], found 1"),
+        ("laptop-gidd --process.kernel mixture:-0.1", "a share in [0, 0.999], found -0.1"),
+    ],
+)
+def test_training_that_makes_no_sense_is_one_sentence(tmp_path, words, says, capsys):
+    data = f"--data {small_corpus(tmp_path)} --data.tokenizer byte --data.length 16"
+    assert main(f"train {words} {data} --out {tmp_path / 'run'}".split()) == 2
+    assert says in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_sampler_that_a_model_cannot_serve_is_one_sentence(runs, capsys):
+    assert main(["sample", str(runs / "bd3lm"), "--sampler", "posterior"]) == 2
+    assert "cannot be sampled by 'posterior'; it has" in capsys.readouterr().err
 
 
 def test_the_plan_counts_a_row_twice():

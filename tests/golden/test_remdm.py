@@ -10,22 +10,34 @@ import torch
 from torch import Tensor
 
 from adlm.process.schedule import LogLinear
+from adlm.samplers.canvas import Canvas
 from adlm.samplers.categorical import Draw
 from adlm.samplers.remask import Cap, Conf, ForwardBackward, Loop, Remasking, Rescale
-from tests.golden.test_kernels import GOLDEN, meets, stored
+from tests.golden.test_kernels import GOLDEN, Known, meets, stored
 
 MASK = 39
 
 
-def transition(rule: Remasking, known: dict[str, Tensor], p: Tensor, t: float, s: float) -> Tensor:
-    """(B, L, V): where each position goes from t to s."""
+def transition(
+    rule: Remasking,
+    known: dict[str, Tensor],
+    p: Tensor,
+    t: float,
+    s: float,
+    back: Tensor | None = None,
+) -> Tensor:
+    """(B, L, V): where each position goes from t to s; `back` is taken of each, else sigma of all.
+
+    p: (B, L, V) of what is written.
+    """
     move = rule.move(t, s, known["z"].shape[1])
     sigma = move.cut(rule.sigma(move))
     write, stay = move.unmask(sigma), torch.zeros_like(p)
     masked = write * p
     masked[..., MASK] = 1 - write
-    stay.scatter_(-1, known["z"][..., None], float(1 - sigma))
-    stay[..., MASK] = sigma
+    back = sigma.expand(known["z"].shape) if back is None else back
+    stay.scatter_(-1, known["z"][..., None], (1 - back)[..., None])
+    stay[..., MASK] = back
     return torch.where(known["masked"][..., None], masked, stay)
 
 
@@ -75,6 +87,38 @@ def test_confidence_meets_the_published_remasking_probabilities():
                 written=written, probability=-known["conf"], chance=theirs * near
             )
             assert torch.equal(rule.taken_back(canvas, move, theirs), taken)  # type: ignore[arg-type]
+        ours = transition(rule, known, known["p_x0"], case["t"], case["s"], back=theirs)
+        assert meets(ours, known[case["tensor"]])
+
+
+def middle(p: Tensor, token: Tensor) -> Tensor:
+    """(B, L) the number in [0, 1) in the middle of those by which a token is drawn."""
+    at = token[..., None]
+    return (p.cumsum(dim=-1).gather(-1, at) - p.gather(-1, at) / 2).squeeze(-1).clamp(0, 1)
+
+
+@pytest.mark.parametrize("number", [6, 7])
+def test_what_confidence_remembers_of_tokens_is_the_published(number):
+    """The same tokens drawn and taken back leave the same numbers behind."""
+    known = stored("remdm")
+    after, (case,) = known[f"x_after{number}"], cases("remdm-conf")[number - 6 : number - 5]
+    changed = after != known["z"]
+    assert (changed & known["masked"]).any()
+    canvas = Canvas(
+        known["z"],
+        torch.zeros_like(changed),
+        MASK,
+        Known((known["z"], known["logits"])),  # type: ignore[arg-type]
+        Draw(),
+        random=None,  # type: ignore[arg-type]
+    )
+    canvas.probability = torch.where(known["masked"], 1.0, -known["conf"])
+    canvas.chance = torch.where(changed, 0.0, 1 - 1e-9)
+    canvas.token_chance = middle(known["p_x0"], after)
+    Conf(LogLinear(), published=True).step(canvas, case["t"], case["s"])
+    assert torch.equal(canvas.z, after)
+    ours = (-canvas.probability).masked_fill(~canvas.written, -torch.inf)
+    assert meets(ours, known[f"conf_after{number}"])
 
 
 def test_the_published_nucleus_is_the_compatible_one():
@@ -84,3 +128,9 @@ def test_the_published_nucleus_is_the_compatible_one():
     assert meets(Draw(nucleus=0.9, compat=True).probabilities(logits, MASK), theirs)
     # it leaves out the token that crosses the share; ours keeps it
     assert not meets(Draw(nucleus=0.9).probabilities(logits, MASK), theirs)
+    (case,) = [c for c in cases("remdm-cap") if "nucleus_p" in c]
+    draw, logits = Draw(nucleus=case["nucleus_p"], compat=True), known["logits"].flatten(0, 1)
+    p = draw.probabilities(logits, MASK)
+    rule = Cap(LogLinear(), eta=case["eta"])
+    ours = transition(rule, known, p.view_as(known["logits"]), case["t"], case["s"])
+    assert meets(ours, stored("remdm", "expected-loop")["q_cap_nucleus"])

@@ -107,8 +107,9 @@ def test_anchors_of_a_model_that_sees_the_noise_level_are_looked_at(runs):
     [
         ("d3pm", {"steps": 0}, "process.steps must be at least 1, found 0"),
         ("d3pm", {"steps": 5, "remask": 0.1}, "process.remask must be 0, found 0.1"),
-        ("gidd", {"kernel": "mixture:1"}, r"a share in \[0, 1\), found 1"),
-        ("gidd", {"kernel": "mixture:-0.1"}, r"a share in \[0, 1\), found -0.1"),
+        ("gidd", {"kernel": "mixture:1"}, r"a share in \[0, 0.999\], found 1"),
+        ("gidd", {"kernel": "mixture:0.9991"}, r"a share in \[0, 0.999\], found 0.9991"),
+        ("gidd", {"kernel": "mixture:-0.1"}, r"a share in \[0, 0.999\], found -0.1"),
         ("gidd", {"kernel": "mixture:x"}, "must be mask, uniform or mixture:SHARE"),
         ("gidd", {"kernel": "mask"}, "gidd needs process.kernel mixture, found 'mask'"),
         ("udlm", {"kernel": "mask"}, "udlm needs process.kernel uniform, found 'mask'"),

@@ -228,9 +228,17 @@ def test_a_mixture_tells_the_network_the_time_itself():
     assert torch.allclose(kernel.level(LogLinear().alpha(t)), t)
 
 
-def test_gidds_weights_of_training_are_two_one_and_what_the_log_snr_says():
-    kernel = Mixture(LogLinear(), MASK, V, share=0.2)
-    z, x = torch.tensor([MASK, 0, 1, 1]), torch.tensor([1, 1, 1, 1])
-    t = torch.tensor([0.3, 0.3, 0.2, 1e-9], dtype=torch.float64)
-    clean = kernel.b / V * math.sqrt(0.8 / 0.2)
-    assert dynamic(kernel, z, x, t).tolist() == pytest.approx([2.0, 1.0, clean, 2.0])
+def test_gidds_weights_of_training_are_the_bounds_times_two_t_and_one_minus_t():
+    """To first order in c / N, at tokens of all kinds; at clean ones no more than at masks."""
+    kernel = Mixture(LogLinear(), mask=49_999, size=50_000, share=0.2)
+    t = torch.linspace(0.01, 0.99, 99, dtype=torch.float64)
+    x, mask = torch.zeros(99, dtype=torch.long), torch.full((99,), 49_999)
+    for z, right in ((mask, 2.0), (x + 1, 1.0), (x, None)):
+        weight = dynamic(kernel, z, x, t)
+        assert torch.allclose(weight, 2 * t * (1 - t) * kernel.weight(z, x, t), rtol=1e-3)
+        assert right is None or (weight == right).all()
+    clean = dynamic(kernel, x, x, t)
+    assert (clean.diff() > 0).all(), "what stands late is likely to be noise"
+    small = Mixture(LogLinear(), MASK, V, share=0.5)
+    late = torch.tensor([1 - 1e-9], dtype=torch.float64)
+    assert dynamic(small, x[:1], x[:1], late).item() == 2.0

@@ -38,6 +38,8 @@ PROCESSES = {
     "sedd-uniform": ("sedd", replace(TIMED, kernel="uniform", schedule=GEOMETRIC)),
     "udlm": ("udlm", replace(TIMED, kernel="uniform")),
     "gidd": ("gidd", replace(TIMED, kernel="mixture:0.3")),
+    "gidd-0.9": ("gidd", replace(TIMED, kernel="mixture:0.9")),
+    "gidd-0.99": ("gidd", replace(TIMED, kernel="mixture:0.99")),
     "d3pm": ("d3pm", replace(TIMED, steps=4)),
 }
 SHORT = {  # noise that ends before a text is gone: alpha_1 = 0.6
@@ -160,22 +162,33 @@ class Listed:
         return float((chance * (chance / start).log())[able].sum())
 
 
-def integral(f: Callable[[float], float], count: int = 120) -> float:
-    """Over (0, 1), with t = sin^2(pi v / 2): nodes are dense where the integrand is steep."""
-    nodes, weights = np.polynomial.legendre.leggauss(count)
-    v = (nodes + 1) / 2
-    t = np.sin(np.pi * v / 2) ** 2
-    slope = np.pi / 2 * np.sin(np.pi * v)
-    return float(sum(w / 2 * d * f(float(a)) for a, d, w in zip(t, slope, weights, strict=True)))
+def crowded(v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """t(v) in (0, 1), dense at both ends, and dt/dv.
+
+    A mixture is half noise at t = 1e-4 where p_u is 0.99.
+    """
+    inner = np.sin(np.pi * v / 2) ** 2
+    slope = np.pi**2 / 4 * np.sin(np.pi * inner) * np.sin(np.pi * v)
+    return np.sin(np.pi * inner / 2) ** 2, slope
+
+
+def nodes(count: int = 120) -> tuple[Tensor, Tensor]:
+    """Times and weights of an integral over (0, 1): (count,) each."""
+    place, weight = np.polynomial.legendre.leggauss(count)
+    t, slope = crowded((place + 1) / 2)
+    return torch.from_numpy(t), torch.from_numpy(weight / 2 * slope)
+
+
+def integral(f: Callable[[float], float]) -> float:
+    """Over (0, 1)."""
+    return float(sum(w * f(float(t)) for t, w in zip(*nodes(), strict=True)))
 
 
 def outcome(listed: Listed, steps: int = 300) -> Tensor:
     """(S,) the distribution of texts at t = 0 of the continuous reverse process."""
     p = listed.start()
-    edges = np.sin(np.pi / 2 * np.linspace(1, 0, steps + 1)) ** 2
-    for high, low in itertools.pairwise(edges):
-        rates = listed.generator(float((high + low) / 2)) * float(high - low)
-        p = p @ torch.matrix_exp(rates)
+    for t, slope in zip(*crowded((np.arange(steps)[::-1] + 0.5) / steps), strict=True):
+        p = p @ torch.matrix_exp(listed.generator(float(t)) * float(slope / steps))
     return p
 
 
