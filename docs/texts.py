@@ -49,6 +49,7 @@ class Facts:
     def __init__(self, result: Result):
         self.result = result
         rows = getattr(result, "rows", [])
+        rows = rows if isinstance(rows, list) else []  # of a likelihood: how many
         self.rows: dict[str, Any] = {getattr(r, "row", None) or r.method: r for r in rows}
 
     def value(self, *path: str | int) -> Any:
@@ -122,6 +123,11 @@ class Facts:
             for g in self.value("gaps")
             if (g.candidate, g.size, g.tokens) == (candidate, size, tokens)
         )
+
+    def below(self, case: int, other: int) -> float:
+        """By what share the generative PPL of one case is below another's."""
+        cases = self.value("cases")
+        return 1 - cases[case].generative_ppl / cases[other].generative_ppl
 
     def trend(self, candidate: str, size: str) -> Trend:
         """Where that goes: trend("deep", "nano").doubling, in points of percent."""

@@ -54,7 +54,7 @@ def axes() -> dict[str, dict[str, Config]]:
             for share in (0.5, 0.25)
         },
         "every": {"one position in 4": anchor(every=4)},
-        "rare": {  # the rarest third of all tokens, with more weight
+        "rare": {  # the rarest 30 % of all tokens, with more weight
             f"rule corpus, gamma {g:g}": anchor(rule="corpus", gamma=g) for g in (1.0, 3.0)
         },
         "bridge": {
