@@ -63,6 +63,8 @@ class Trend:
             said += " (fewer than three seeds, so no interval)"
         if self.budgets < 3:
             return f"{said}, between two budgets."
+        if self.ci95 and self.ci95[0] <= 0 <= self.ci95[1]:
+            return f"{said}: neither growing nor shrinking, as far as this tells."
         if self.gone is None:
             return f"{said}: the line does not go to zero."
         said += f": the line is at zero at {self.gone / 1e6:,.0f} M tokens"

@@ -172,6 +172,10 @@ def test_a_trend_says_whether_the_gap_goes_to_zero():
     halved = trend([gap(6, [-8.0]), gap(12, [-4.0]), gap(24, [-2.0])])
     assert halved.kept == pytest.approx(0.5)
     assert "at zero at 0 M tokens, and if each doubling keeps 0.50 of the gap" in halved.sentence()
+    level = trend(
+        [gap(6, [-1.0, -2.0, -3.0]), gap(12, [-2.0, -1.0, -3.0]), gap(24, [-1.0, -2.0, -2.5])]
+    )
+    assert level.gone and "neither growing nor shrinking" in level.sentence()
     more = trend([gap(6, [8.0]), gap(12, [4.0, 0.0, 0.0])])
     assert more.doubling == -4.0, "of the seed that both have"
     assert not trends([gap(6, [1.0])])
