@@ -86,6 +86,7 @@ AGAIN = {
         f"{LASTING} --further 1 --sizes '[micro]' --seeds 1 --promote 0 --only '[ADLM, deep]' "
         "--out results/study-lasting-micro.json",
     ],
+    "study-tuning": ["adlm study tuning --tokens 1500000 --seeds 1"],
     "study-baselines": [
         f"{BASELINES} --seeds 1",
         f"{BASELINES} --seeds 3 --only '[MDLM, ADLM, AR, BD3-LM (4), \"BD3-LM (4), anchored\"]' "

@@ -33,6 +33,7 @@ import results_page  # noqa: E402
 
 FILES = sorted(RESULTS.glob("*.json"))
 pytestmark = pytest.mark.usefixtures("one_cache")
+STUDIES = {"lasting": lasting, "baselines": baselines, "tuning": tuning}
 AXES = list(ablate.axes())
 ROWS = {
     "study-anchoring": anchoring.rows,
@@ -149,8 +150,7 @@ def test_the_commands_shown_make_the_rows_and_seeds_of_the_file(name, tmp_path):
         settings = arguments(command)["settings"]
         assert settings.out == f"results/{name}.json"
         own = replace(settings, home=str(tmp_path), out=str(tmp_path / "none.json"))
-        module = lasting if "lasting" in name else baselines
-        made |= runs(module.study(own))
+        made |= runs(STUDIES[name.split("-")[1]].study(own))
     rows = json.loads((RESULTS / f"{name}.json").read_text())["rows"]
     found = {(row["row"], seed) for row in rows for seed in row["seeds"]}
     assert not found - made
