@@ -175,7 +175,8 @@ def test_a_trend_says_whether_the_gap_goes_to_zero():
     level = trend(
         [gap(6, [-1.0, -2.0, -3.0]), gap(12, [-2.0, -1.0, -3.0]), gap(24, [-1.0, -2.0, -2.5])]
     )
-    assert level.gone and "neither growing nor shrinking" in level.sentence()
+    assert level.gone
+    assert "neither growing nor shrinking" in level.sentence()
     more = trend([gap(6, [8.0]), gap(12, [4.0, 0.0, 0.0])])
     assert more.doubling == -4.0, "of the seed that both have"
     assert not trends([gap(6, [1.0])])
