@@ -142,7 +142,7 @@ def sparkline(values: Sequence[float], width: int = 40) -> str:
 class Bar:
     """A progress bar over `total` units, starting at `start`.
 
-    With `foretell` the whole time is said in a line of its own as soon as it is known. `work` says
+    With `foretell` the time left is said in a line of its own as soon as it is known. `work` says
     what so many units cost, in units, where something is done between them.
 
     Example:
@@ -200,7 +200,7 @@ class Bar:
             return
         if self.foretell and said:
             self.foretell = False
-            console.print(f"{self.title}: about {duration(left or 0)}", soft_wrap=True)
+            console.print(f"{self.title}: about {said}", soft_wrap=True)
         if self.live or now - self.last_line < LINE_SECONDS:
             return
         self.last_line = now

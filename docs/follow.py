@@ -20,11 +20,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import IO, ClassVar
 
 from adlm import device as devices
 from adlm.results import Result
@@ -44,7 +45,8 @@ class Step:
     code: int
     stopped: bool  # by Ctrl-C
     last_lines: list[str]
-    promised: str | None = None  # its first word on how long it will take
+    promised: str | None = None  # its first word on the time left
+    promised_after: float | None = None  # seconds
 
     @property
     def failed(self) -> bool:
@@ -55,8 +57,8 @@ class Step:
 
     def cells(self) -> list[str]:
         end = "Ctrl-C: saved" if self.stopped else "failed" if self.code else "done"
-        if self.promised and not self.stopped:
-            end += f"; it said {self.promised}"
+        if self.promised and self.promised_after and not self.stopped:
+            end += f"; after {self.promised_after:.1f} it said {self.promised} left"
         return [f"`{self.command.splitlines()[0]}`", f"{self.seconds:.1f}", end]
 
 
@@ -131,23 +133,34 @@ def follow(home: Path, most: float) -> Iterator[Step]:
             encoding="utf-8",
             start_new_session=True,
         )
+        said: list[tuple[float, str]] = []
+        reader = threading.Thread(target=listen, args=(process.stdout, began, said))
+        reader.start()
         stopped = False
         try:
-            said, _ = process.communicate(timeout=limit)
+            process.wait(timeout=limit)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGINT)
-            said, _ = process.communicate(timeout=PATIENCE)
+            process.wait(timeout=PATIENCE)
             stopped = True
         seconds = time.monotonic() - began
-        lines = [line[:200] for line in said.replace("\r", "\n").splitlines() if line.strip()]
-        tail, promised = lines[-6:], next(filter(None, map(PROMISE.search, lines)), None)
+        reader.join()
+        tail = [line for _, line in said][-6:]
+        found = ((at, PROMISE.search(line)) for at, line in said)
+        after, promised = next(((at, f[0]) for at, f in found if f), (None, None))
         print("\n".join(tail), f"\n  ({seconds:.1f} s, code {process.returncode})", flush=True)
         last = [line.replace(str(home), "~") for line in tail]
-        word = promised[0] if promised else None
-        step = Step(command, seconds, process.returncode, stopped, last, word)
+        step = Step(command, seconds, process.returncode, stopped, last, promised, after)
         yield step
         if step.failed:
             break
+
+
+def listen(stream: IO[str] | None, began: float, said: list[tuple[float, str]]) -> None:
+    """Write down every line with the seconds after which it was said."""
+    for line in stream or ():
+        if line.strip():
+            said.append((time.monotonic() - began, line.strip("\n")[:200]))
 
 
 def write_texts(folder: Path) -> None:

@@ -106,7 +106,7 @@ def test_a_bar_tells_the_time_once_and_the_time_left_in_its_lines(capsys):
     for step in range(1, 31):
         bar.update(step, "loss 1.0")
     shown = capsys.readouterr().err.splitlines()
-    assert shown[0] == "training: about 6.4 minutes"  # after four steps of four seconds
+    assert shown[0] == "training: about 6.4 minutes left"  # after four steps of four seconds
     assert sum("about" in line for line in shown) == 1
     assert "training: 8/100 steps loss 1.0, 6.1 minutes left" in shown
     assert all("left" in line for line in shown[1:])
