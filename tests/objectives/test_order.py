@@ -15,6 +15,7 @@ from adlm.config import AnchorConfig, Config, DataConfig, ModelConfig, ProcessCo
 from adlm.data.counts import CorpusCounts
 from adlm.data.vocab import byte_vocab
 from adlm.errors import UserError
+from adlm.models.build import build_model
 from adlm.nn import chunked as chunks
 from adlm.objectives.base import make_objective
 from adlm.objectives.likelihood import evaluator
@@ -34,11 +35,13 @@ FORMS = {
     "tilt 1": ProcessConfig(order=1.0, tilt=True),
     "tilt -2": ProcessConfig(order=-2.0, tilt=True),
     "tilt, bernoulli": ProcessConfig(order=-1.0, tilt=True, masking="bernoulli"),
+    "anchored": ProcessConfig(order=1.0),
 }
 
 
 def config(process: ProcessConfig, objective: str = "order") -> Config:
-    return Config(objective, DataConfig(length=L), ModelConfig(width=8, blocks=1, heads=2), process)
+    model = ModelConfig(width=8, blocks=1, heads=2, anchor_blocks=int("adlm" in objective))
+    return Config(objective, DataConfig(length=L), model, process)
 
 
 def timeless(seed: int):
@@ -48,6 +51,15 @@ def timeless(seed: int):
     for block in made.trunk.blocks:
         block.modulation = None
     return made
+
+
+def through_anchors(seed: int):
+    """The same with an anchor network before it."""
+    torch.manual_seed(seed)
+    made = build_model(config(ProcessConfig(), "adlm-order"), V).double()
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter, std=0.6)
+    return made.eval()
 
 
 class Listed:
@@ -99,13 +111,13 @@ class Listed:
         return p
 
 
-def estimated(process: ProcessConfig, model, x: Tensor) -> tuple[float, float]:
+def estimated(made: Config, model, x: Tensor) -> tuple[float, float]:
     generator = torch.Generator().manual_seed(0)
     t = (torch.arange(DRAWS) + 1 - torch.rand(DRAWS, generator=generator)) / DRAWS
     rows = x.expand(DRAWS, -1)
-    objective = evaluator(config(process), VOCAB, COUNTS)
-    if process.masking == "bernoulli":
-        objective = make_objective(config(process), VOCAB, COUNTS)
+    objective = evaluator(made, VOCAB, COUNTS)
+    if made.process.masking == "bernoulli":
+        objective = make_objective(made, VOCAB, COUNTS)
     assert objective.bound
     batch = Batch(rows, torch.ones_like(rows, dtype=torch.bool))
     noise = Noise(t.double(), torch.rand(DRAWS, L, generator=generator))
@@ -117,13 +129,15 @@ def estimated(process: ProcessConfig, model, x: Tensor) -> tuple[float, float]:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_bound_meets_its_definition_and_is_no_less_than_minus_log_p(form):
-    process, model = FORMS[form], timeless(1)
+    anchored, process = form == "anchored", FORMS[form]
+    made = config(process, "adlm-order" if anchored else "order")
+    model = through_anchors(1) if anchored else timeless(1)
     listed = Listed(process, model)
     p = listed.outcome()
     assert p[(STATES != MASK).all(dim=1)].sum() == pytest.approx(1.0, abs=1e-3)
     for x in TEXTS[[0, 5]]:
         exact = integral(lambda t, x=x: listed.cost(x, t))
-        mean, error = estimated(process, model, x)
+        mean, error = estimated(made, model, x)
         assert abs(mean - exact) < 3 * error + 1e-3 * exact
         assert error < 0.03 * exact
         assert exact >= -float(p[number(x)].log()) - 1e-3
