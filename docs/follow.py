@@ -56,7 +56,7 @@ class Step:
         return self.code != (1 if self.command.startswith("torchrun") else 130)
 
     def cells(self) -> list[str]:
-        end = "Ctrl-C: saved" if self.stopped else "failed" if self.code else "done"
+        end = "stopped by Ctrl-C" if self.stopped else "failed" if self.code else "done"
         if self.promised and self.promised_after and not self.stopped:
             end += f"; after {self.promised_after:.1f} it said {self.promised} left"
         return [f"`{self.command.splitlines()[0]}`", f"{self.seconds:.1f}", end]

@@ -124,6 +124,11 @@ class Facts:
             if (g.candidate, g.size, g.tokens) == (candidate, size, tokens)
         )
 
+    def seeds_apart(self) -> float:
+        """By what share the validation PPL of a row's worst seed is above its best's, at most."""
+        each = [[run.valid_ppl for run in row.runs] for row in self.rows.values()]
+        return max(max(seeds) / min(seeds) for seeds in each) - 1
+
     def below(self, case: int, other: int) -> float:
         """By what share the generative PPL of one case is below another's."""
         cases = self.value("cases")

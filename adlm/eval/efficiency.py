@@ -147,7 +147,7 @@ class EfficiencyResult(Result):
     def section(self, name: str) -> Section:
         plots = []
         if panels := self.panels(Path):
-            said = "exact settings have a ring; a dashed line is what real texts have"
+            said = "the plain reverse process has a ring; a dashed line is what real texts have"
             plots = [(said, png(panels, SPEED, "", log_x=True, log_y=LOGARITHMIC))]
         few = min((c.texts for c in self.cases if c.mauve is not None), default=ENOUGH)
         note = f"MAUVE of {few} texts a case is coarse: its authors ask for {ENOUGH}."
@@ -175,7 +175,7 @@ class EfficiencyResult(Result):
         """Return the cases, a row each."""
         header = ["model", "steps", "L x batch", "ms a text", "passes", "GFLOP", "MiB"]
         far = any(c.mauve is not None for c in self.cases)
-        header += ["gen. PPL", "entropy", *["MAUVE"] * far, "exact"]
+        header += ["gen. PPL", "entropy", *["MAUVE"] * far, "reverse process"]
         kinds = {c.checkpoint: c.objective for c in self.cases}
         alone = len(set(kinds.values())) == len(kinds)  # does an objective name the checkpoint?
         rows = [

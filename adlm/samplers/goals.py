@@ -1,6 +1,6 @@
 """What settings follow from what a text is for; `adlm eval efficiency` is where they come from.
 
-    exact  the model's own distribution, by its reverse process: every sampler's reference
+    exact  the model's reverse process, as it is: every sampler's reference
     best   what a judge finds likeliest while it varies: from the likeliest tokens (a nucleus), with
            remasking; block diffusion by confidence
     fast   several tokens a pass by confidence, the dual cache, anchors every few steps

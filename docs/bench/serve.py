@@ -53,4 +53,4 @@ class ServeBench(Result):
 
 def often(statuses: dict[str, int]) -> str:
     """Say how often each status came."""
-    return ", ".join(f"{count} of {status}" for status, count in sorted(statuses.items()))
+    return ", ".join(f"{count} with status {status}" for status, count in sorted(statuses.items()))
