@@ -7,6 +7,7 @@ are promoted to every budget, size and seed.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from adlm.recipes import recipe
 from adlm.studies.anchoring import budget
 from adlm.studies.halving import BASE, HalvingStudy, Place
 from adlm.studies.language import shared
+from adlm.studies.lasting_result import LastingResult
 from adlm.studies.runner import StudySettings
 
 OTHERS = ("anchoring", "baselines", "times", "ablate")  # studies that may have runs of the same
@@ -36,8 +38,8 @@ class LastingSettings(StudySettings):
         growth: How many times the budget before each of them is.
         sizes: Sizes of the dial, as a list; all candidates are tried at the first one.
         promote: How many candidates go on after the first budget; 0 = all.
-        only: Run only these candidates, as a list: '[deep, loops]'; all by default. What is known
-            of others, at these sizes and budgets, stays in the result.
+        only: Run only these candidates, as a list: '[deep, loops]'; all by default. What `out`
+            knows of others, and of other sizes and budgets, stays in the result.
         share: Result files of other studies, as a list: of those, runs with a row's configuration
             and seed are not done again; by default the other studies' files beside `out`.
     """
@@ -110,26 +112,38 @@ def checked(only: Sequence[str], known: Collection[str]) -> tuple[str, ...]:
     return tuple(only)
 
 
+def places_of(result: Path) -> list[tuple[str, int]]:
+    """Return the sizes and budgets of an earlier result; none where there is no such file."""
+    if not result.is_file():
+        return []
+    return [(gap.size, gap.tokens) for gap in LastingResult.read(result).gaps]
+
+
 def study(settings: LastingSettings) -> HalvingStudy:
-    """Return every candidate at every size and budget, of which the promoted ones are run."""
+    """Return every candidate at every size and budget, of which the promoted ones are run.
+
+    What the earlier result has at other sizes and budgets is not run, and stays.
+    """
     rows: dict[str, Config] = {}
     places: dict[str, Place] = {}
+    seeds: dict[str, int] = {}
     vocab = open_vocab(recipe("laptop-mdlm").data).size
-    for size in settings.sizes:
+    asked = list(itertools.product(settings.sizes, settings.budgets))
+    for size, tokens in dict.fromkeys([*asked, *places_of(Path(settings.out))]):
         known = candidates(size, vocab)
         base = training_flops(known[BASE], vocab)
-        for tokens in settings.budgets:
-            for name, config in known.items():
-                label = f"{name}, {size}, {tokens / 1e6:g} M"
-                rows[label] = budget(config, round(tokens * base / training_flops(config, vocab)))
-                places[label] = Place(name, size, tokens)
+        for name, config in known.items():
+            label = f"{name}, {size}, {tokens / 1e6:g} M"
+            rows[label] = budget(config, round(tokens * base / training_flops(config, vocab)))
+            places[label] = Place(name, size, tokens)
+            seeds[label] = settings.seeds if (size, tokens) in asked else 0
     return HalvingStudy(
         name="lasting",
         home=Path(settings.home),
         asked=checked(settings.only or (), known),
         rows=rows,
         places=places,
-        seeds=dict.fromkeys(rows, settings.seeds),
+        seeds=seeds,
         promote=settings.promote,
         before=Path(settings.out),
         share=settings.others,

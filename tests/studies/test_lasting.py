@@ -109,6 +109,19 @@ def test_runs_are_taken_from_another_study_by_their_configuration(text_file, tmp
     assert [(c.row, c.seed) for c in study.left()] == [("mine", 1)]
 
 
+def test_what_a_file_knows_of_other_budgets_stays(tmp_path):
+    small = {"tokens": 1000, "further": 0, "sizes": ["nano"], "out": str(tmp_path / "l.json")}
+    later = lasting.study(LastingSettings(**(small | {"tokens": 4000})))
+    rows = {f"{name}, nano, 0.004 M": ppl for name, ppl in ((BASE, 50.0), ("deep", 45.0))}
+    stored(tmp_path / "o.json", {name: (later.rows[name], {0: ppl}) for name, ppl in rows.items()})
+    found = StudyResult.read(tmp_path / "o.json").rows
+    gaps = [Gap("deep", "nano", 4000, [0], [10.0], 10.0, None)]
+    LastingResult(study="lasting", rows=found, gaps=gaps).save(tmp_path / "l.json")
+    study = lasting.study(LastingSettings(**small, seeds=2))
+    assert study.gather().gaps == gaps
+    assert {study.places[c.row].tokens for c in study.every_cell()} == {1000}
+
+
 def test_the_best_of_the_first_round_go_on(text_file, tmp_path):
     study = halving(text_file, tmp_path, promote=1)
     assert {(c.row, c.seed) for c in study.left()} == {
