@@ -72,15 +72,18 @@ ASKED = {
     "finetune": "adlm study finetune",
 }
 LASTING = "adlm study lasting --tokens 1500000 --growth 4"
+BLOCKS = "[BD3-LM (4), BD3-LM (4) anchored]"
 BASELINES = "adlm study baselines --tokens 6000000"
 # what makes a file, whatever it says itself; of several commands each goes on from the last's file
 AGAIN = {
     "study-lasting": [
         f"{LASTING} --further 0 --sizes '[nano]' --seeds 1 --promote 0",
         f"{LASTING} --further 1 --sizes '[nano]' --seeds 1 --promote 0 "
-        "--only '[BD3-LM (4), larger MDLM]'",
-        f"{LASTING} --further 2 --sizes '[nano]' --seeds 1 --promote 0 --only '[deep]'",
-        f"{LASTING} --further 2 --sizes '[nano]' --seeds 3 --promote 0 --only '[ADLM]'",
+        "--only '[larger MDLM, rare longer 0.5]'",
+        f"{LASTING} --further 2 --sizes '[nano]' --seeds 1 --promote 0 --only '{BLOCKS}'",
+        f"{LASTING} --further 2 --sizes '[nano]' --seeds 3 --promote 0 --only '[deep, ADLM]'",
+        "adlm study lasting --tokens 24000000 --growth 4 --further 0 --sizes '[nano]' --seeds 3 "
+        f"--promote 0 --only '{BLOCKS}'",
     ],
     "study-lasting-micro": [
         f"{LASTING} --further 1 --sizes '[micro]' --seeds 1 --promote 0 --only '[ADLM, deep]' "
