@@ -48,7 +48,7 @@ class EfficiencyCase:
 
     @property
     def exact(self) -> bool:
-        """Whether texts are drawn from the model's own distribution, by its reverse process."""
+        """Whether texts are drawn by the model's own reverse process, as it is."""
         fresh = self.cache == "none" and self.anchor_every == 1
         return fresh and self.nucleus == 1 and self.sampler not in ("confidence", "anchor-first")
 

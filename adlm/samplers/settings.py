@@ -17,7 +17,7 @@ class SamplingSettings:
 
     Attributes:
         n: How many.
-        goal: What the texts are for: exact (the model's own distribution), best (texts that read
+        goal: What the texts are for: exact (the model's reverse process), best (texts that read
             best: sampler, and a nucleus of 0.9 unless told otherwise) or fast (sampler, cache and
             anchor_every).
         sampler: causal for AR and A2R; for masked diffusion ancestral (the default),

@@ -32,7 +32,7 @@ class Manner(Struct, forbid_unknown_fields=True, kw_only=True):
             delayed.
         cache_every: Steps after which everything is renewed; 1 is exact.
         anchor_every: Steps between two passes of an anchor network; 1 is exact.
-        goal: exact (the model's own distribution), best (chooses the sampler, and top_p 0.9 unless
+        goal: exact (the model's reverse process), best (chooses the sampler, and top_p 0.9 unless
             told otherwise) or fast (sampler, cache and anchor_every).
     """
 
