@@ -17,14 +17,14 @@ from adlm.registry import register
 
 @register("recipe", "shipped-mdlm")
 def shipped_mdlm() -> Config:
-    """The shipped MDLM, which fills holes: about 12 million tokens, six times the corpus."""
+    """The shipped MDLM, which fills holes: about 20 million tokens, ten times the corpus."""
     model = ModelConfig(width=192, blocks=4, heads=6, conv=5, qk_norm=True, tied=True)
     return replace(
         laptop_mdlm(),
         data=DataConfig(name="sotu", tokenizer="bpe:8192", length=128),
         model=model,
         train=TrainConfig(
-            steps=6000, batch=16, precision="bf16", eval_every=100, eval_rows=64, save_every=50
+            steps=10_000, batch=16, precision="bf16", eval_every=100, eval_rows=64, save_every=50
         ),
     )
 
@@ -34,7 +34,7 @@ def shipped_bd3lm() -> Config:
     """The shipped block diffusion in blocks of four, made of shipped-mdlm (--base)."""
     mdlm = shipped_mdlm()
     made = replace(mdlm, objective="bd3lm", process=replace(mdlm.process, block=4))
-    return with_steps(made, 3000)
+    return with_steps(made, 5000)
 
 
 @register("recipe", "shipped-ar")
