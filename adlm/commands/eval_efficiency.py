@@ -6,6 +6,7 @@ from pathlib import Path
 
 from adlm.commands.output import Output
 from adlm.eval.efficiency import EfficiencySettings, measure
+from adlm.eval.efficiency_result import EfficiencyResult
 from adlm.viz.plots import require
 
 
@@ -17,7 +18,8 @@ def eval_efficiency(
     """What inference costs, and the quality reached at each cost.
 
     Seconds a text, tokens/s, network passes, FLOPs and peak memory of each checkpoint over a grid;
-    generative perplexity, entropy and MAUVE of what was written, drawn against tokens/s.
+    generative perplexity, entropy and MAUVE of what was written, drawn against tokens/s. Stopped
+    half-way, the same command goes on with the cases that are left.
 
     Args:
         runs: Checkpoints or runs.
@@ -26,7 +28,7 @@ def eval_efficiency(
     """
     require()
     output = Output(Path(out))
-    result = measure(runs, settings, output.keep)
+    result = measure(runs, settings, output.keep, output.earlier(EfficiencyResult))
     plot = output.path.with_suffix(".png")
     output.finish(result, f" and {plot}" if result.judge else "")
     if result.judge:

@@ -7,37 +7,28 @@ batch sizes; AR and A2R have one setting of steps, one pass a token, with a KV c
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
-from adlm.config import Config, check, from_dict, to_dict
+from adlm.config import Config, check, to_dict
 from adlm.data.corpus import open_rows
-from adlm.data.vocab import nominal_size
 from adlm.errors import UserError
 from adlm.eval.base import Computing
-from adlm.eval.generation_cost import CaseCost, EfficiencyCase, in_process, is_causal
+from adlm.eval.efficiency_result import EfficiencyResult, RealTexts
+from adlm.eval.generation_cost import EfficiencyCase, in_process, is_causal
 from adlm.eval.judge import SMALL, Judge
-from adlm.eval.mauve import ENOUGH, FEWEST, mauve
+from adlm.eval.mauve import FEWEST, mauve
 from adlm.eval.texts import describe, references
 from adlm.models import checkpoint
 from adlm.models.checkpoint import Checkpoint
-from adlm.models.cost import training_flops
-from adlm.progress import console
-from adlm.registry import register
-from adlm.results import Result
+from adlm.progress import console, duration
 from adlm.samplers.choice import in_blocks, serves
-from adlm.viz.page import Section
-from adlm.viz.plots import Line, curves, png
-from adlm.viz.table import markdown_table, mib, number
 
-SPEED = "tokens a second"
-PANELS = {"generative PPL": "generative_ppl", "entropy of a text": "entropy", "MAUVE": "mauve"}
-LOGARITHMIC = ("generative PPL",)
 SEEDS = 2  # of MAUVE's k-means
 SURE = ("confidence", "anchor-first")  # samplers with a threshold
 
@@ -104,7 +95,7 @@ class EfficiencySettings(Computing):
                         for sampler in [None] if causal else self.known(config):
                             at = (run, sampler, steps, length, batch)
                             ways = self.ways(config, sampler)
-                            out += [EfficiencyCase(*at, *same, *way) for way in ways]
+                            out += [EfficiencyCase(*at, *same, *way, self.threads) for way in ways]
         return out
 
     def known(self, config: Config) -> list[str]:
@@ -124,118 +115,47 @@ class EfficiencySettings(Computing):
                 yield cache, self.cache_every, threshold, every
 
 
-@dataclass(frozen=True)
-class RealTexts:
-    """As many real texts of the test split, in a judge's eyes."""
+class Course:
+    """How long the rest of a grid will take: writing goes by passes, the rest by texts.
 
-    generative_ppl: float
-    entropy: float | None
+    Example:
+        >>> case = lambda steps: EfficiencyCase("", None, steps, 64, 8, 10, 1.0, 0, "cpu", "fp32")
+        >>> course = Course([case(8), case(32)])
+        >>> course.end(case(8), wrote=4.0, took=5.0)
+        >>> course.left()
+        17.0
+    """
+
+    def __init__(self, rest: Sequence[EfficiencyCase]) -> None:
+        self.rest = list(rest)
+        self.passes = self.texts = self.wrote = self.other = 0.0
+
+    def end(self, case: EfficiencyCase, wrote: float, took: float) -> None:
+        """Take note of a finished case: seconds of writing, and in all."""
+        self.rest.remove(case)
+        self.passes += passes_of(case)
+        self.texts += case.texts
+        self.wrote += wrote
+        self.other += took - wrote
+
+    def left(self) -> float:
+        """Seconds until the last case is done."""
+        passes, texts = sum(map(passes_of, self.rest)), sum(case.texts for case in self.rest)
+        return self.wrote * passes / self.passes + self.other * texts / self.texts
 
 
-@register("result", "eval efficiency")
-@dataclass(frozen=True, kw_only=True)
-class EfficiencyResult(Result):
-    """The grid with its costs."""
-
-    command: ClassVar[str] = "eval efficiency"
-    checkpoints: dict[str, str]  # run -> hash
-    configs: dict[str, dict[str, object]] = field(default_factory=dict)
-    judge: str | None = None
-    real: RealTexts | None = None  # of the first run's data
-    cases: list[CaseCost] = field(default_factory=list)
-
-    def section(self, name: str) -> Section:
-        plots = []
-        if panels := self.panels(Path):
-            said = "the plain reverse process has a ring; a dashed line is what real texts have"
-            plots = [(said, png(panels, SPEED, "", log_x=True, log_y=LOGARITHMIC))]
-        few = min((c.texts for c in self.cases if c.mauve is not None), default=ENOUGH)
-        note = f"MAUVE of {few} texts a case is coarse: its authors ask for {ENOUGH}."
-        notes = [note] if few < ENOUGH else []
-        notes += [f"The judge is {self.judge}."] if self.judge else []
-        return Section("What generation costs", *self.table(), notes + self.budgets(), plots=plots)
-
-    def budgets(self) -> list[str]:
-        """Say for how many tokens each model was to be trained, where they differ."""
-        configs = {Path(run).name: from_dict(values) for run, values in self.configs.items()}
-        tokens = {n: c.train.steps * c.train.batch * c.data.length for n, c in configs.items()}
-        if len(set(tokens.values())) < 2:
-            return []
-        each = ", ".join(f"{name} {count / 1e6:.1f} M" for name, count in tokens.items())
-        vocab = {name: nominal_size(c.data.tokenizer) for name, c in configs.items()}
-        flops = [tokens[n] * training_flops(configs[n], size) for n, size in vocab.items() if size]
-        if len(flops) == len(tokens) and max(flops) < 1.02 * min(flops):
-            return [f"All were planned for the same training FLOPs, in training tokens: {each}."]
-        return [
-            f"The models were planned for different numbers of training tokens ({each}): compare "
-            "the settings of one model, not models."
-        ]
-
-    def table(self) -> tuple[list[str], list[list[str]]]:
-        """Return the cases, a row each."""
-        header = ["model", "steps", "L x batch", "ms a text", "passes", "GFLOP", "MiB"]
-        far = any(c.mauve is not None for c in self.cases)
-        header += ["gen. PPL", "entropy", *["MAUVE"] * far, "reverse process"]
-        kinds = {c.checkpoint: c.objective for c in self.cases}
-        alone = len(set(kinds.values())) == len(kinds)  # does an objective name the checkpoint?
-        rows = [
-            [
-                f"{c.objective if alone else Path(c.checkpoint).name}, {c.sampler}{c.way}",
-                "" if c.steps is None else str(c.steps),
-                f"{c.length} x {c.batch}",
-                f"{1000 * c.seconds_per_text:.1f}",
-                f"{c.nfe:.1f}",
-                f"{c.gflops_per_text:.2f}",
-                mib(c.peak_memory_mib),
-                number(c.generative_ppl),
-                number(c.entropy),
-                *[number(c.mauve)] * far,
-                "yes" if c.exact else "",
-            ]
-            for c in self.cases
-        ]
-        return header, rows
-
-    def text(self) -> str:
-        return markdown_table(*self.table())
-
-    def panels(self, short: Callable[[str], Path] | None = None) -> dict[str, list[Line]]:
-        """What a judge found in all cases, each figure against tokens a second."""
-        if self.judge is None:
-            return {}
-        return {
-            title: self.lines(name, short)
-            for title, name in PANELS.items()
-            if self.cases and all(getattr(c, name) is not None for c in self.cases)
-        }
-
-    def lines(self, name: str, short: Callable[[str], Path] | None = None) -> list[Line]:
-        """One figure against tokens a second, the points of each checkpoint; then real texts."""
-        lines = []
-        for run in self.checkpoints:
-            mine = [c for c in self.cases if c.checkpoint == run]
-            if not mine:
-                continue
-            label = short(run).name if short else f"{mine[0].objective}: {run}"
-            x, y = ([c.tokens_per_s for c in mine], [getattr(c, name) for c in mine])
-            lines.append(Line(label, x, y, ringed=[c.exact for c in mine]))
-        if (level := getattr(self.real, name, None)) is not None:
-            speeds = [c.tokens_per_s for c in self.cases]
-            ends = [min(speeds), max(speeds)]
-            lines.append(Line("real texts", ends, [level, level], dashed=True))
-        return lines
-
-    def draw(self, path: Path) -> None:
-        """Draw quality against speed."""
-        curves(path, self.panels(), SPEED, "", log_x=True, log_y=LOGARITHMIC)
+def passes_of(case: EfficiencyCase) -> int:
+    """How many tokens pass through the network in a case, at most."""
+    return case.texts * case.length * case.passes
 
 
 def measure(
     runs: list[str],
     settings: EfficiencySettings = EfficiencySettings(),
     keep: Callable[[EfficiencyResult], None] = lambda _: None,
+    earlier: EfficiencyResult | None = None,
 ) -> EfficiencyResult:
-    """Measure each case of the grid; `keep` gets what there is after each."""
+    """Measure the cases that `earlier` does not have; `keep` gets what there is after each."""
     device, precision = settings.place()
     judge = None if settings.judge == "none" else Judge(settings.judge, device)
     saved = {run: checkpoint.load(run) for run in runs}
@@ -245,9 +165,15 @@ def measure(
         configs={run: to_dict(s.config) for run, s in saved.items()},
         judge=judge.about if judge else None,
     ).stamped(device, precision)
+    done = {case: earlier.known(case, result) for case in grid} if earlier else {}
+    course = Course([case for case in grid if not done.get(case)])
     clouds: dict[str, np.ndarray | None] = {}  # run -> what the judge sees in real texts
     for number_, case in enumerate(grid, 1):
-        found, written = in_process(case, settings.threads)
+        if earlier and (known := done[case]):
+            result = replace(result, real=earlier.real, cases=[*result.cases, known])
+            continue
+        began = time.monotonic()
+        found, written = in_process(case)
         found = replace(found, entropy=describe(written).entropy.mean)
         if judge:
             run, scored = case.checkpoint, judge.score(written.texts)
@@ -258,7 +184,10 @@ def measure(
             near = None if cloud is None else mauve(scored.hidden, cloud, SEEDS).mean
             found = replace(found, generative_ppl=scored.ppl, mauve=near)
         result = replace(result, cases=[*result.cases, found])
-        console.print(f"{number_} of {len(grid)}: {found}")
+        wrote = found.seconds_per_text * case.texts
+        course.end(case, wrote, time.monotonic() - began)
+        rest = f"; about {duration(course.left())} left" if course.rest else ""
+        console.print(f"{number_} of {len(grid)}: {found}{rest}", soft_wrap=True)
         keep(result)
     return result
 

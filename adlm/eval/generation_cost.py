@@ -45,6 +45,12 @@ class EfficiencyCase:
     cache_every: int = 16
     threshold: float = 0.0  # of confidence sampling
     anchor_every: int = 1
+    threads: int = 0  # of its process; 0 = all cores
+
+    @property
+    def passes(self) -> int:
+        """Passes of the network for a text, at most."""
+        return self.steps or self.length
 
     @property
     def exact(self) -> bool:
@@ -75,6 +81,11 @@ class CaseCost(EfficiencyCase):
     entropy: float | None = None
     generative_ppl: float | None = None
     mauve: float | None = None  # against as many real texts; few texts make it high
+
+    def is_of(self, case: EfficiencyCase) -> bool:
+        """Is it what that case cost? One that names no sampler has the model's own."""
+        asked = {k: v for k, v in asdict(case).items() if v is not None}
+        return all(getattr(self, name) == value for name, value in asked.items())
 
     def __str__(self) -> str:
         steps = "" if self.steps is None else f", {self.steps} steps"
@@ -153,11 +164,11 @@ def peak_memory(device: str) -> float | None:
     return peak_memory_mib()
 
 
-def in_process(case: EfficiencyCase, threads: int) -> tuple[CaseCost, Texts]:
+def in_process(case: EfficiencyCase) -> tuple[CaseCost, Texts]:
     """Measure a case in a process of its own, for its memory."""
     environment = dict(os.environ)
-    if threads:
-        environment["OMP_NUM_THREADS"] = str(threads)
+    if case.threads:
+        environment["OMP_NUM_THREADS"] = str(case.threads)
     words = [sys.executable, "-c", WORKER, json.dumps(asdict(case))]
     done = subprocess.run(words, capture_output=True, encoding="utf-8", env=environment)
     if done.returncode:

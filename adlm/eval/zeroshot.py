@@ -163,7 +163,7 @@ def measure(
         sets={},
     )
     result = result.of(saved).stamped(device, precision)
-    if earlier and replace(earlier, sets={}, skipped={}) == result:
+    if earlier and replace(earlier, sets={}, skipped={}, date=result.date) == result:
         result = replace(result, sets=earlier.sets)
     objective = evaluator(saved.config, saved.vocab, saved.counts())
     model = load_model(saved, device)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
 from adlm.cli import main
+from adlm.eval import efficiency
 from adlm.eval.efficiency import EfficiencySettings
-from adlm.eval.generation_cost import flops
+from adlm.eval.efficiency_result import EfficiencyResult
+from adlm.eval.generation_cost import CaseCost, EfficiencyCase, flops, in_process
 from adlm.models.cost import flops_per_token
 from adlm.recipes import recipe
 from adlm.train.run import train
@@ -101,6 +103,50 @@ def test_the_whole_command(runs, tmp_path, capsys):
     assert 1 <= found[1]["nfe"] <= 2
     assert all(c["peak_memory_mib"] > 50 for c in found)
     assert "| ar, causal |  | 16 x 2 |" in capsys.readouterr().out
+
+
+def test_stopped_half_way_the_same_command_goes_on(runs, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "cost.json"
+    words = ["eval", "efficiency", str(runs / "ar"), str(runs / "mdlm"), "--steps", "[2, 4]"]
+    words += ["--batches", "[2]", "--texts", "2", "--judge", "none", "--out", str(out)]
+    measured = []
+
+    def stop_at_the_third(case):
+        measured.append(case.steps)
+        if len(measured) == 3:
+            raise KeyboardInterrupt
+        return in_process(case)
+
+    monkeypatch.setattr(efficiency, "in_process", stop_at_the_third)
+    assert main(words) == 130
+    first = json.loads(out.read_text())["cases"]
+    assert main(words) == 0
+    assert measured == [None, 2, 4, 4]  # the third once more, and nothing else
+    whole = json.loads(out.read_text())["cases"]
+    assert whole[:2] == first
+    assert "3 of 3: mdlm" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"checkpoints": {"run": "other weights"}},
+        {"commit": "other code"},
+        {"machine": {"cpu": "another"}},
+        {"judge": "another"},
+    ],
+)
+def test_what_was_measured_elsewhere_is_measured_again(change):
+    case = EfficiencyCase("run", None, None, 16, 2, 2, 1.0, 0, "cpu", "fp32")
+    costs = {"seconds_per_text": 1.0, "tokens_per_s": 16.0, "nfe": 16.0, "gflops_per_text": 1.0}
+    found = CaseCost(
+        **asdict(replace(case, sampler="causal")), objective="ar", peak_memory_mib=None, **costs
+    )
+    now = EfficiencyResult(checkpoints={"run": "weights"})
+    earlier = replace(now, cases=[found])
+    assert earlier.known(case, now) == found
+    assert earlier.known(replace(case, seed=1), now) is None
+    assert earlier.known(case, replace(now, **change)) is None
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,7 @@ def test_missing_sets_are_named_and_a_second_run_does_nothing_again(
     assert "source" in first["skipped"]["scitldr"]
     assert "no arxiv/valid.jsonl" in first["skipped"]["arxiv"]
     assert "Skipped arxiv" in capsys.readouterr().out
+    out.write_text(json.dumps({**first, "date": "2020-01-01"}))  # on another day
     monkeypatch.setattr("adlm.eval.zeroshot.score", lambda *a: pytest.fail("scored twice"))
     assert main(words) == 0
     assert json.loads(out.read_text())["sets"] == first["sets"]
