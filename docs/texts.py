@@ -30,7 +30,7 @@ from adlm.eval import paper
 from adlm.eval.report import result_of
 from adlm.results import Result, read_json
 from adlm.studies.lasting_result import Gap, Trend
-from adlm.studies.result import StudyPair, StudyRow
+from adlm.studies.result import StudyPair, StudyRow, interval
 from adlm.viz.table import spread
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -134,9 +134,38 @@ class Facts:
         cases = self.value("cases")
         return 1 - cases[case].generative_ppl / cases[other].generative_ppl
 
+    def written(self, model: str, sampler: str, what: str) -> dict[str, float]:
+        """A figure of what a model's seeds wrote: written("mdlm-24M", "remdm-cap", "mauve")."""
+        cases = [c for c in self.value("cases") if c.sampler == sampler]
+        found = {Path(c.checkpoint).name: getattr(c, what) for c in cases}
+        start = f"{model}-seed"
+        return {run.removeprefix(start): v for run, v in found.items() if run.startswith(start)}
+
     def trend(self, candidate: str, size: str) -> Trend:
         """Where that goes: trend("deep", "nano").doubling, in points of percent."""
         return next(t for t in self.value("trends") if (t.candidate, t.size) == (candidate, size))
+
+
+def over(one: dict[str, float], other: dict[str, float]) -> str:
+    """By how many percent one figure is above another, seed by seed, with the mean's interval.
+
+    Example:
+        >>> over({"0": 11.0, "1": 12.0, "2": 13.0}, {"0": 10.0, "1": 10.0, "2": 10.0})
+        '+20 % (95 % interval -5 to +45)'
+    """
+    seeds = sorted(one)
+    if seeds != sorted(other):
+        raise KeyError(f"seeds {seeds} and {sorted(other)}")
+    ratios = [100 * (one[seed] / other[seed] - 1) for seed in seeds]
+    ends = interval(ratios)
+    if not ends:
+        raise ValueError("an interval takes three seeds")
+    return f"{sum(ratios) / len(ratios):+.0f} % (95 % interval {ends[0]:+.0f} to {ends[1]:+.0f})"
+
+
+def mean_of(found: dict[str, float]) -> float:
+    """The mean over seeds."""
+    return sum(found.values()) / len(found)
 
 
 def into(found: Any, key: str | int) -> Any:
@@ -180,7 +209,7 @@ def file(name: str) -> Facts:
     return Facts(result_of(read_json(path), path))
 
 
-HELPERS = {f.__name__: f for f in (percent, million, word, each, published, file)}
+HELPERS = {f.__name__: f for f in (percent, million, word, each, over, mean_of, published, file)}
 HELPERS |= {f.__name__: f for f in (min, max, abs, round, len)}
 
 

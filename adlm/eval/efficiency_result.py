@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,6 +15,7 @@ from adlm.eval.mauve import ENOUGH
 from adlm.models.cost import training_flops
 from adlm.registry import register
 from adlm.results import Result
+from adlm.studies.result import interval
 from adlm.viz.page import Section
 from adlm.viz.plots import Line, curves, png
 from adlm.viz.table import markdown_table, mib, number
@@ -21,6 +23,7 @@ from adlm.viz.table import markdown_table, mib, number
 SPEED = "tokens a second"
 PANELS = {"generative PPL": "generative_ppl", "entropy of a text": "entropy", "MAUVE": "mauve"}
 LOGARITHMIC = ("generative PPL",)
+SEED = re.compile(r"[-_]*seed\d+$")  # as the last part of a run's name
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,27 @@ class EfficiencyResult(Result):
         note = f"MAUVE of {few} texts a case is coarse: its authors ask for {ENOUGH}."
         notes = [note] if few < ENOUGH else []
         notes += [f"The judge is {self.judge}."] if self.judge else []
-        return Section("What generation costs", *self.table(), notes + self.budgets(), plots=plots)
+        notes += self.budgets() + self.over_seeds()
+        return Section("What generation costs", *self.table(), notes, plots=plots)
+
+    def over_seeds(self) -> list[str]:
+        """Say what three or more seeds of a model have in common."""
+        notes = []
+        for runs in self.models():
+            cases = [c for c in self.cases if c.checkpoint in runs]
+            for way in dict.fromkeys((c.sampler, c.way, c.steps, c.length, c.batch) for c in cases):
+                own = [c for c in cases if (c.sampler, c.way, c.steps, c.length, c.batch) == way]
+                said = [
+                    f"{title} {sum(found) / len(found):.3g} ({ends[0]:.3g} to {ends[1]:.3g})"
+                    for title, name in PANELS.items()
+                    if (found := [v for c in own if (v := getattr(c, name)) is not None])
+                    and (ends := interval(found))
+                ]
+                if said:
+                    steps = "" if way[2] is None else f" in {way[2]} steps"
+                    label = f"{name_of(runs)}, {way[0]}{way[1]}{steps}, L {way[3]}"
+                    notes.append(f"{label}, mean and 95 % interval: {', '.join(said)}.")
+        return notes
 
     def budgets(self) -> list[str]:
         """Say for how many tokens each model was to be trained, where they differ."""
@@ -117,13 +140,14 @@ class EfficiencyResult(Result):
         }
 
     def lines(self, name: str, short: Callable[[str], Path] | None = None) -> list[Line]:
-        """One figure against tokens a second, the points of each checkpoint; then real texts."""
+        """One figure against tokens a second, the points of each model; then real texts."""
         lines = []
-        for run in self.checkpoints:
-            mine = [c for c in self.cases if c.checkpoint == run]
+        for runs in self.models():
+            mine = [c for c in self.cases if c.checkpoint in runs]
             if not mine:
                 continue
-            label = short(run).name if short else f"{mine[0].objective}: {run}"
+            alone = short(runs[0]).name if short else f"{mine[0].objective}: {runs[0]}"
+            label = alone if len(runs) == 1 else name_of(runs)
             x, y = ([c.tokens_per_s for c in mine], [getattr(c, name) for c in mine])
             lines.append(Line(label, x, y, ringed=[c.exact for c in mine]))
         if (level := getattr(self.real, name, None)) is not None:
@@ -132,6 +156,28 @@ class EfficiencyResult(Result):
             lines.append(Line("real texts", ends, [level, level], dashed=True))
         return lines
 
+    def models(self) -> list[list[str]]:
+        """The runs, those together that have one configuration but for its seed."""
+        alike: dict[str, list[str]] = {}
+        for run in self.checkpoints:
+            key = run
+            if run in self.configs:
+                config = from_dict(self.configs[run])
+                key = repr(replace(config, train=replace(config.train, seed=0)))
+            alike.setdefault(key, []).append(run)
+        return list(alike.values())
+
     def draw(self, path: Path) -> None:
         """Draw quality against speed."""
         curves(path, self.panels(), SPEED, "", log_x=True, log_y=LOGARITHMIC)
+
+
+def name_of(runs: list[str]) -> str:
+    """What several seeds of one model are called.
+
+    Example:
+        >>> name_of(["runs/mdlm-seed0", "runs/mdlm-seed1"])
+        'mdlm, 2 seeds'
+    """
+    names = dict.fromkeys(SEED.sub("", Path(run).name) for run in runs)
+    return f"{' and '.join(names)}, {len(runs)} seeds"

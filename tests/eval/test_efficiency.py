@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from adlm.cli import main
+from adlm.config import to_dict
 from adlm.eval import efficiency
 from adlm.eval.efficiency import EfficiencySettings
 from adlm.eval.efficiency_result import EfficiencyResult
@@ -125,6 +126,24 @@ def test_stopped_half_way_the_same_command_goes_on(runs, tmp_path, monkeypatch, 
     whole = json.loads(out.read_text())["cases"]
     assert whole[:2] == first
     assert "3 of 3: mdlm" in capsys.readouterr().err
+
+
+def test_seeds_of_a_model_are_one_line_and_have_an_interval():
+    configs, found = {}, []
+    for seed in range(3):
+        for name in ("mdlm", "adlm"):
+            config = recipe(f"laptop-{name}")
+            run = f"runs/{name}-seed{seed}"
+            configs[run] = to_dict(replace(config, train=replace(config.train, seed=seed)))
+            case = EfficiencyCase(run, "ancestral", 8, 64, 2, 2, 1.0, 0, "cpu", "fp32")
+            costs = {"seconds_per_text": 1.0, "tokens_per_s": 64.0, "nfe": 8.0}
+            costs |= {"gflops_per_text": 1.0, "peak_memory_mib": None, "mauve": 0.1 * (seed + 1)}
+            found.append(CaseCost(**asdict(case), objective=name, **costs))
+    result = EfficiencyResult(checkpoints=dict.fromkeys(configs, ""), configs=configs, cases=found)
+    assert [line.label for line in result.lines("mauve")] == ["mdlm, 3 seeds", "adlm, 3 seeds"]
+    half = 4.302653 * 0.1 / 3**0.5  # t of two degrees of freedom
+    said = f"MAUVE 0.2 ({0.2 - half:.3g} to {0.2 + half:.3g})."
+    assert [note.endswith(said) for note in result.over_seeds()] == [True, True]
 
 
 @pytest.mark.parametrize(
