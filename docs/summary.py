@@ -14,12 +14,13 @@ import texts
 
 from adlm.config import Config, from_dict, to_dict
 from adlm.errors import UserError
+from adlm.eval.seeds import interval
 from adlm.recipes import recipe
 from adlm.results import Result
 from adlm.studies.anchoring import LONGER, PAIRS
 from adlm.studies.quickstart_result import QuickstartResult
 from adlm.studies.reasoning import ReasoningRow, ReasoningStudyResult
-from adlm.studies.result import StudyResult, StudyRow, interval
+from adlm.studies.result import StudyResult, StudyRow
 from adlm.viz.table import markdown_table, spread
 
 # row of the study -> (recipe, what it is)

@@ -28,9 +28,10 @@ from typing import Any
 
 from adlm.eval import paper
 from adlm.eval.report import result_of
+from adlm.eval.seeds import interval
 from adlm.results import Result, read_json
 from adlm.studies.lasting_result import Gap, Trend
-from adlm.studies.result import StudyPair, StudyRow, interval
+from adlm.studies.result import StudyPair, StudyRow
 from adlm.viz.table import spread
 
 RESULTS = Path(__file__).parents[1] / "results"

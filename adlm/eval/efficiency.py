@@ -115,24 +115,24 @@ class EfficiencySettings(Computing):
                 yield cache, self.cache_every, threshold, every
 
 
-class Course:
+class Remainder:
     """How long the rest of a grid will take: writing goes by passes, the rest by texts.
 
     Example:
         >>> case = lambda steps: EfficiencyCase("", None, steps, 64, 8, 10, 1.0, 0, "cpu", "fp32")
-        >>> course = Course([case(8), case(32)])
-        >>> course.end(case(8), wrote=4.0, took=5.0)
-        >>> course.left()
+        >>> todo = Remainder([case(8), case(32)])
+        >>> todo.end(case(8), wrote=4.0, took=5.0)
+        >>> todo.left()
         17.0
     """
 
-    def __init__(self, rest: Sequence[EfficiencyCase]) -> None:
-        self.rest = list(rest)
+    def __init__(self, cases: Sequence[EfficiencyCase]) -> None:
+        self.cases = list(cases)
         self.passes = self.texts = self.wrote = self.other = 0.0
 
     def end(self, case: EfficiencyCase, wrote: float, took: float) -> None:
         """Take note of a finished case: seconds of writing, and in all."""
-        self.rest.remove(case)
+        self.cases.remove(case)
         self.passes += passes_of(case)
         self.texts += case.texts
         self.wrote += wrote
@@ -140,7 +140,7 @@ class Course:
 
     def left(self) -> float:
         """Seconds until the last case is done."""
-        passes, texts = sum(map(passes_of, self.rest)), sum(case.texts for case in self.rest)
+        passes, texts = sum(map(passes_of, self.cases)), sum(case.texts for case in self.cases)
         return self.wrote * passes / self.passes + self.other * texts / self.texts
 
 
@@ -166,7 +166,7 @@ def measure(
         judge=judge.about if judge else None,
     ).stamped(device, precision)
     done = {case: earlier.known(case, result) for case in grid} if earlier else {}
-    course = Course([case for case in grid if not done.get(case)])
+    todo = Remainder([case for case in grid if not done.get(case)])
     clouds: dict[str, np.ndarray | None] = {}  # run -> what the judge sees in real texts
     for number_, case in enumerate(grid, 1):
         if earlier and (known := done[case]):
@@ -185,8 +185,8 @@ def measure(
             found = replace(found, generative_ppl=scored.ppl, mauve=near)
         result = replace(result, cases=[*result.cases, found])
         wrote = found.seconds_per_text * case.texts
-        course.end(case, wrote, time.monotonic() - began)
-        rest = f"; about {duration(course.left())} left" if course.rest else ""
+        todo.end(case, wrote, time.monotonic() - began)
+        rest = f"; about {duration(todo.left())} left" if todo.cases else ""
         console.print(f"{number_} of {len(grid)}: {found}{rest}", soft_wrap=True)
         keep(result)
     return result

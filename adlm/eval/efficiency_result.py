@@ -12,10 +12,10 @@ from adlm.config import from_dict
 from adlm.data.vocab import nominal_size
 from adlm.eval.generation_cost import CaseCost, EfficiencyCase
 from adlm.eval.mauve import ENOUGH
+from adlm.eval.seeds import interval
 from adlm.models.cost import training_flops
 from adlm.registry import register
 from adlm.results import Result
-from adlm.studies.result import interval
 from adlm.viz.page import Section
 from adlm.viz.plots import Line, curves, png
 from adlm.viz.table import markdown_table, mib, number

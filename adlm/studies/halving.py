@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from adlm.eval.seeds import interval
 from adlm.studies.language import LanguageStudy
 from adlm.studies.lasting_result import Gap, LastingResult, trends
-from adlm.studies.result import MOST_LINES, RunFigures, StudyResult, interval
+from adlm.studies.result import MOST_LINES, RunFigures, StudyResult
 from adlm.studies.runner import Cell
 
 BASE = "MDLM"  # what candidates are compared with

@@ -8,8 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from adlm.eval.seeds import interval
 from adlm.registry import register
-from adlm.studies.result import StudyResult, StudyRow, interval
+from adlm.studies.result import StudyResult, StudyRow
 from adlm.viz.page import Section
 from adlm.viz.plots import Line, png
 from adlm.viz.table import bounded

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from adlm.errors import need
+from adlm.eval.seeds import interval
 from adlm.registry import register
 from adlm.results import Json, Result
 from adlm.viz.page import Section
@@ -149,25 +149,6 @@ def differences(rows: list[StudyRow], pairs: tuple[tuple[str, str], ...]) -> lis
             each = [p - found[other][s] for s, p in found[row].items() if s in found[other]]
             out.append(StudyPair(row, other, each, interval(each)))
     return out
-
-
-def interval(values: list[float]) -> tuple[float, float] | None:
-    """95 % interval of the mean of n independent values, m ± t(n - 1) s / sqrt(n).
-
-    None for fewer than three.
-
-    Example:
-        >>> [round(v, 2) for v in interval([1.0, 2.0, 3.0])]
-        [-0.48, 4.48]
-    """
-    if len(values) < 3:
-        return None
-    try:
-        from scipy.special import stdtrit  # the inverse of Student's t
-    except ImportError:
-        raise need("scipy", "plots", "an interval over seeds") from None
-    half = float(stdtrit(len(values) - 1, 0.975)) * np.std(values, ddof=1) / len(values) ** 0.5
-    return float(np.mean(values) - half), float(np.mean(values) + half)
 
 
 def learning_curve(runs: list[RunFigures]) -> LearningCurve:

@@ -16,6 +16,7 @@ import pytest
 from adlm.cli import main
 from adlm.config import to_dict
 from adlm.errors import UserError
+from adlm.eval.seeds import interval
 from adlm.locks import hold
 from adlm.models.cost import flops_per_token, parameters, training_flops
 from adlm.models.size import match
@@ -35,7 +36,6 @@ from adlm.studies.result import (
     StudyResult,
     StudyRow,
     differences,
-    interval,
 )
 from adlm.studies.runner import StudySettings, write
 from tests.conftest import make_config, small_corpus
