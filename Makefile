@@ -40,7 +40,7 @@ format: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(PY) benchmarks/train_step.py
 
-# The models that are shipped: about two hours and a half of one core. They are committed once, not each time.
+# The models that are shipped: about two hours of one core. They are committed once, not each time.
 pretrained: $(VENV)/.dev
 	$(VENV)/bin/adlm train shipped-mdlm --resume
 	$(VENV)/bin/adlm train shipped-bd3lm --base runs/shipped-mdlm --resume

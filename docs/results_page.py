@@ -60,8 +60,6 @@ ASKED = {
     "'[ancestral, first-hitting, remdm-cap, confidence]' --steps '[64]' --batches '[8]' "
     "--texts 64 --nucleus 0.9",
     "eval-pretrained-ar": "adlm eval likelihood ar --split test",
-    "eval-pretrained-bd3lm": "adlm eval likelihood bd3lm --split test",
-    "eval-pretrained-mdlm": "adlm eval likelihood mdlm --split test",
     "study-ablate": "adlm study ablate --axes '[gamma, rule=corpus, rare, rate=3e-05, rate=0.0003, "
     "depth=1 + 2]'",
     "quickstart": "adlm quickstart",

@@ -165,12 +165,13 @@ def measure(
         configs={run: to_dict(s.config) for run, s in saved.items()},
         judge=judge.about if judge else None,
     ).stamped(device, precision)
-    done = {case: earlier.known(case, result) for case in grid} if earlier else {}
-    todo = Remainder([case for case in grid if not done.get(case)])
+    done = {c: known for c in grid if earlier and (known := earlier.known(c, result))}
+    if earlier and done:
+        result = replace(result, real=earlier.real)
+    todo = Remainder([case for case in dict.fromkeys(grid) if case not in done])
     clouds: dict[str, np.ndarray | None] = {}  # run -> what the judge sees in real texts
     for number_, case in enumerate(grid, 1):
-        if earlier and (known := done[case]):
-            result = replace(result, real=earlier.real, cases=[*result.cases, known])
+        if case in done:
             continue
         began = time.monotonic()
         found, written = in_process(case)
@@ -183,13 +184,13 @@ def measure(
             cloud = clouds[run]
             near = None if cloud is None else mauve(scored.hidden, cloud, SEEDS).mean
             found = replace(found, generative_ppl=scored.ppl, mauve=near)
-        result = replace(result, cases=[*result.cases, found])
+        done[case] = found
         wrote = found.seconds_per_text * case.texts
         todo.end(case, wrote, time.monotonic() - began)
         rest = f"; about {duration(todo.left())} left" if todo.cases else ""
         console.print(f"{number_} of {len(grid)}: {found}{rest}", soft_wrap=True)
-        keep(result)
-    return result
+        keep(replace(result, cases=[done[c] for c in grid if c in done]))
+    return replace(result, cases=[done[c] for c in grid])
 
 
 def seen_in_real(

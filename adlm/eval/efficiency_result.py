@@ -70,9 +70,13 @@ class EfficiencyResult(Result):
         """Say what three or more seeds of a model have in common."""
         notes = []
         for runs in self.models():
-            cases = [c for c in self.cases if c.checkpoint in runs]
-            for way in dict.fromkeys((c.sampler, c.way, c.steps, c.length, c.batch) for c in cases):
-                own = [c for c in cases if (c.sampler, c.way, c.steps, c.length, c.batch) == way]
+            ways: dict[str, list[CaseCost]] = {}
+            for c in self.cases:
+                if c.checkpoint in runs:
+                    steps = "" if c.steps is None else f" in {c.steps} steps"
+                    way = f"{c.sampler}{c.way}{steps}, {c.length} x {c.batch}"
+                    ways.setdefault(way, []).append(c)
+            for way, own in ways.items():
                 said = [
                     f"{title} {sum(found) / len(found):.3g} ({ends[0]:.3g} to {ends[1]:.3g})"
                     for title, name in PANELS.items()
@@ -80,9 +84,8 @@ class EfficiencyResult(Result):
                     and (ends := interval(found))
                 ]
                 if said:
-                    steps = "" if way[2] is None else f" in {way[2]} steps"
-                    label = f"{name_of(runs)}, {way[0]}{way[1]}{steps}, L {way[3]}"
-                    notes.append(f"{label}, mean and 95 % interval: {', '.join(said)}.")
+                    label = f"{name_of(runs)}, {way}, mean and 95 % interval"
+                    notes.append(f"{label}: {', '.join(said)}.")
         return notes
 
     def budgets(self) -> list[str]:

@@ -125,6 +125,9 @@ def test_stopped_half_way_the_same_command_goes_on(runs, tmp_path, monkeypatch, 
     assert measured == [None, 2, 4, 4]  # the third once more, and nothing else
     whole = json.loads(out.read_text())["cases"]
     assert whole[:2] == first
+    assert main([*words, "--steps", "[3, 4]"]) == 0  # the new case comes before a known one
+    assert measured == [None, 2, 4, 4, 3]
+    assert json.loads(out.read_text())["cases"][2] == whole[2]
     assert "3 of 3: mdlm" in capsys.readouterr().err
 
 
@@ -144,6 +147,22 @@ def test_seeds_of_a_model_are_one_line_and_have_an_interval():
     half = 4.302653 * 0.1 / 3**0.5  # t of two degrees of freedom
     said = f"MAUVE 0.2 ({0.2 - half:.3g} to {0.2 + half:.3g})."
     assert [note.endswith(said) for note in result.over_seeds()] == [True, True]
+
+
+def test_a_stop_loses_no_case_that_the_file_had(runs, tmp_path, monkeypatch):
+    out = tmp_path / "cost.json"
+    words = ["eval", "efficiency", str(runs / "mdlm"), "--batches", "[2]", "--texts", "2"]
+    words += ["--judge", "none", "--out", str(out), "--steps"]
+    assert main([*words, "[4]"]) == 0
+
+    def stop_at_the_third(case):
+        if case.steps == 3:
+            raise KeyboardInterrupt
+        return in_process(case)
+
+    monkeypatch.setattr(efficiency, "in_process", stop_at_the_third)
+    assert main([*words, "[2, 3, 4]"]) == 130
+    assert [case["steps"] for case in json.loads(out.read_text())["cases"]] == [2, 4]
 
 
 @pytest.mark.parametrize(
